@@ -1,0 +1,31 @@
+"""The numbers every bound takes, and the direction every bound is rounded in."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["check", "check_probability", "upward"]
+
+
+def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> None:
+    """Refuse arguments outside the theorems: risk ∈ [0, 1], KL ≥ 0, n ≥ least_n, δ ∈ (0, 1)."""
+    if not 0 <= risk <= 1:
+        raise ValueError(f"risk must be in [0, 1], got {risk}")
+    if not (kl >= 0 and math.isfinite(kl)):
+        raise ValueError(f"kl must be finite and at least 0, got {kl}")
+    if n < least_n:
+        raise ValueError(f"n must be at least {least_n}, got {n}")
+    check_probability(delta)
+
+
+def check_probability(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be in (0, 1), got {delta}")
+
+
+def upward(x: float) -> float:
+    """x·(1 + 2⁻⁴⁶): above the exact value of a well-conditioned positive formula.
+
+    A dozen correctly rounded operations lose at most a dozen units of 2⁻⁵² each way; this adds 64.
+    """
+    return x * (1 + 2.0**-46)

@@ -1,0 +1,106 @@
+"""Files that are whole or absent, that notice damage, and that never run code when loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+__all__ = [
+    "DamagedFileError",
+    "file_sha256",
+    "load_json",
+    "load_tensors",
+    "save_json",
+    "save_tensors",
+]
+
+
+class DamagedFileError(ValueError):
+    """A file that is not what was written."""
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Any = None) -> None:
+    """Tensors and a JSON record as one safetensors file, its digest in the header, atomically."""
+    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(record)
+    metadata = {"record": text, "sha256": _digest(whole, text)}
+    write_atomically(path, save(whole, metadata))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
+    """What `save_tensors` wrote.
+
+    Raises:
+        DamagedFileError: the file is cut short, altered, or not of this kind.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+    text = metadata.get("record", "")
+    if metadata.get("sha256") != _digest(tensors, text):
+        raise DamagedFileError(f"{path} is damaged: its contents do not match its digest")
+    return tensors, json.loads(text)
+
+
+def save_json(path: Path, record: Any) -> None:
+    """A record as indented JSON, atomically."""
+    write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def load_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """The old file or the new one, whatever happens in between; leaves nothing half-written."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def file_sha256(path: Path) -> str:
+    """What `sha256sum` prints."""
+    hasher = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    hasher = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        hasher.update(tensor.flatten().view(torch.uint8).numpy())
+    return hasher.hexdigest()

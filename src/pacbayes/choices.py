@@ -1,0 +1,13 @@
+"""The names a user chooses from; free of torch, so that the command line knows them at once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["Activation", "BoundName", "Estimator", "Objective", "Protocol"]
+
+Activation = Literal["relu", "sigmoid", "sign"]
+Estimator = Literal["marginal", "leave-one-out", "local-expectation", "straight-through"]
+Objective = Literal["fix-lambda", "optim-lambda"]
+Protocol = Literal["fast", "paper"]
+BoundName = Literal["small-kl", "catoni", "mcallester"]

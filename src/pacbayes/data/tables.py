@@ -1,0 +1,120 @@
+"""A user's own data: .npz with arrays x and y, or .csv with a label column."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes.data.dataset import DataError, Floats, check_features
+
+__all__ = ["Table", "read_table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features (n, d), and labels (n,) where there are any."""
+
+    x: Floats
+    labels: NDArray[Any] | None
+
+
+def read_table(path: Path, label: str | None = None, width: int | None = None) -> Table:
+    """Read a file of examples.
+
+    Args:
+        label: name or position (from 0) of a CSV file's label column; the last one by default.
+        width: how many features there must be; a CSV file of exactly so many columns, and no label
+            named, then has no labels.
+
+    Raises:
+        DataError: the file is missing, malformed, empty, or has entries that are not numbers.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix == ".npz":
+        table = _read_npz(path)
+    elif path.suffix == ".csv":
+        table = _read_csv(path, label, width)
+    else:
+        raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
+    check_features(table.x, str(path))
+    if width is not None and table.x.shape[1] != width:
+        raise DataError(f"{path}: {table.x.shape[1]} features, but the network takes {width}")
+    return table
+
+
+def _read_npz(path: Path) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files if name in ("x", "y")}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: not a readable .npz file ({error})") from error
+    if "x" not in arrays:
+        raise DataError(f"{path}: no array named x (and y for labels)")
+    x = arrays["x"]
+    if x.dtype.kind not in "biuf":
+        raise DataError(f"{path}: x must hold numbers, got {x.dtype}")
+    if len(x) == 0:
+        raise DataError(f"{path}: no examples")
+    labels = arrays.get("y")
+    if labels is not None and labels.shape != (len(x),):
+        raise DataError(f"{path}: y must have shape ({len(x)},), got {labels.shape}")
+    return Table(_floats(x.reshape(len(x), -1)), labels)
+
+
+def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not a readable CSV file ({error})") from error
+    if not rows:
+        raise DataError(f"{path}: no examples")
+    columns = len(rows[0])
+    column = None if label is None and columns == width else _column(path, rows[0], label)
+    features = [i for i in range(columns) if i != column]
+    header = not all(_is_number(rows[0][i]) for i in features)
+    body = rows[1:] if header else rows
+    if not body:
+        raise DataError(f"{path}: a header but no examples")
+    x = np.empty((len(body), len(features)))
+    for r, row in enumerate(body):
+        line = r + 1 + header
+        if len(row) != columns:
+            raise DataError(f"{path}, row {line}: {len(row)} columns, expected {columns}")
+        try:
+            x[r] = [row[i] for i in features]
+        except ValueError:
+            bad = next(row[i] for i in features if not _is_number(row[i]))
+            raise DataError(f"{path}, row {line}: {bad!r} is not a number") from None
+    labels = None if column is None else np.array([row[column].strip() for row in body])
+    return Table(_floats(x), labels)
+
+
+def _column(path: Path, first: list[str], label: str | None) -> int:
+    if label is None:
+        return len(first) - 1
+    if label in first:
+        return first.index(label)
+    if label.isdecimal() and int(label) < len(first):
+        return int(label)
+    raise DataError(f"{path}: no column {label!r}; there are {', '.join(first[:8])}")
+
+
+def _floats(x: NDArray[Any]) -> Floats:
+    with np.errstate(over="ignore"):  # becomes infinite, which is refused by name
+        return np.ascontiguousarray(x, dtype=np.float32)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""A Gaussian over a tensor of weights, the prior it started from, and the KL between the two."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["INITIAL_VARIANCE", "Gaussian", "kl", "kl_by_part"]
+
+INITIAL_VARIANCE = 0.05  # of the truncated normal the means start from (Experiments; a variance)
+
+
+class Gaussian(nn.Module):
+    r"""Q = N(μ, diag σ²) beside its prior P = N(μ₀, σ₀² I), frozen at construction.
+
+    The means start at a truncated normal of variance 0.05 (cut at two deviations), the scales at
+    σ₀; P is Q as it was then. μ₀ and σ₀ are buffers: saved and hashed, never trained.
+
+    Args:
+        shape: of the weight tensor.
+        scale: σ₀, which is also σ unless the scales are learned.
+        learned_scale: whether every weight has a trainable σ of its own.
+    """
+
+    prior_mean: Tensor
+    prior_log_scale: Tensor
+    log_scale: Tensor
+
+    def __init__(self, *shape: int, scale: float = 1.0, learned_scale: bool = False) -> None:
+        super().__init__()
+        if not (scale > 0 and math.isfinite(scale)):
+            raise ValueError(f"scale must be positive and finite, got {scale}")
+        deviation = math.sqrt(INITIAL_VARIANCE)
+        mean = nn.init.trunc_normal_(
+            torch.empty(shape), std=deviation, a=-2 * deviation, b=2 * deviation
+        )
+        self.mean = nn.Parameter(mean)
+        self.register_buffer("prior_mean", mean.clone())
+        self.register_buffer("prior_log_scale", torch.tensor(math.log(scale)))
+        if learned_scale:
+            self.log_scale = nn.Parameter(torch.full(shape, math.log(scale)))
+        else:
+            self.register_buffer("log_scale", torch.tensor(math.log(scale)))
+
+    @property
+    def learned_scale(self) -> bool:
+        return isinstance(self.log_scale, nn.Parameter)
+
+    @property
+    def variance(self) -> Tensor:
+        """σ², of the weights' shape where learned and a scalar otherwise."""
+        return (2 * self.log_scale).exp()
+
+    def sample(self, *sizes: int) -> Tensor:
+        """Weights drawn from Q, (*sizes, *shape), with a path to μ and σ."""
+        noise = torch.randn(
+            *sizes, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device
+        )
+        return self.mean + self.log_scale.exp() * noise
+
+    def log_density(self, weights: Tensor) -> Tensor:
+        """log q(w) summed over the weights' own dimensions, without a path through w."""
+        distribution = torch.distributions.Normal(self.mean, self.log_scale.exp())
+        return distribution.log_prob(weights.detach()).sum(tuple(range(-self.mean.dim(), 0)))
+
+    def kl(self) -> Tensor:
+        r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""
+        shift = self.mean.double() - self.prior_mean.double()
+        s0 = self.prior_log_scale.double()
+        quadratic = 0.5 * (shift * (-s0).exp()).square().sum()
+        if not self.learned_scale:
+            return quadratic
+        r = 2 * (self.log_scale.double() - s0)
+        return quadratic + 0.5 * (r.expm1() - r).sum()
+
+
+def kl(module: nn.Module) -> Tensor:
+    """KL(Q|P) of every Gaussian in the module, a float64 scalar with a gradient.
+
+    Raises:
+        ValueError: a trainable parameter belongs to no Gaussian, so Q would not cover it.
+    """
+    _refuse_parameters_outside(module)
+    parts = [g.kl() for g in module.modules() if isinstance(g, Gaussian)]
+    return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.float64)
+
+
+def kl_by_part(module: nn.Module) -> dict[str, float]:
+    """The same KL, Gaussian by Gaussian, under the names the modules have in the network."""
+    _refuse_parameters_outside(module)
+    return {name: g.kl().item() for name, g in module.named_modules() if isinstance(g, Gaussian)}
+
+
+def _refuse_parameters_outside(module: nn.Module) -> None:
+    inside = {id(p) for g in module.modules() if isinstance(g, Gaussian) for p in g.parameters()}
+    outside = [n for n, p in module.named_parameters() if p.requires_grad and id(p) not in inside]
+    if outside:
+        raise ValueError(
+            f"trainable parameters outside the posterior: {', '.join(outside)}; "
+            "make them Gaussian layers or freeze them with requires_grad_(False)"
+        )

@@ -1,0 +1,74 @@
+"""Empirical risk over a data set, and predictions: sums and counts, never means of means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pacbayes.losses import linear, zero_one
+from pacbayes.network import Network
+
+__all__ = ["EmpiricalRisk", "empirical_risk", "majority_vote", "predict_randomised", "vote_error"]
+
+_ROWS = 20_000  # of T·B per block: keeps memory flat and the working set near the cache
+
+
+@dataclass(frozen=True)
+class EmpiricalRisk:
+    """The sampled R_S^lin(F_Q), and how much it may be trusted.
+
+    Attributes:
+        mean: of the linear loss, which is the randomised classifier's 0-1 risk.
+        n: examples, each counted once.
+        samples: T, draws of the network for each example.
+        draws: independent draws in all, n·T where every example has its own and fewer where a
+            batch shares them; None where nothing was sampled and the mean is exact.
+    """
+
+    mean: float
+    n: int
+    samples: int
+    draws: float | None
+
+
+@torch.no_grad()
+def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
+    """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
+    total, largest = 0.0, 0
+    for block in _blocks(len(x), samples):
+        F = network.draw(x[block], samples).value.mean(0)  # (B,)
+        total += linear(F.double(), y[block].double()).sum().item()
+        largest = max(largest, len(F))
+    shared = {"exact": None, "per-example": 1, "per-batch": largest}[network.freshness]
+    draws = None if shared is None else len(x) * samples / shared
+    return EmpiricalRisk(total / len(x), len(x), samples, draws)
+
+
+@torch.no_grad()
+def predict_randomised(network: Network, x: Tensor) -> Tensor:
+    """sign f_θ(x) ∈ {−1, +1} with fresh weights for every example: what the bound covers."""
+    blocks = []
+    for block in _blocks(len(x), 1):
+        F = network.draw(x[block], 1).value[0]  # P(+1) = ½(1 + F)
+        blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0))
+    return torch.cat(blocks).to(x.dtype)
+
+
+@torch.no_grad()
+def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
+    """F̂_Q(x) ∈ [−1, 1], the mean over the draws; its sign is the majority vote."""
+    blocks = [network.draw(x[b], samples).value.mean(0) for b in _blocks(len(x), samples)]
+    return torch.cat(blocks)
+
+
+def vote_error(network: Network, x: Tensor, y: Tensor, samples: int) -> float:
+    """0-1 error of the majority vote sign(F̂_Q)."""
+    return zero_one(majority_vote(network, x, samples), y).double().mean().item()
+
+
+def _blocks(n: int, samples: int) -> Iterator[slice]:
+    size = max(1, _ROWS // samples)
+    return (slice(start, start + size) for start in range(0, n, size))

@@ -1,0 +1,219 @@
+"""A run on disk: settings and prior first, then checkpoints, then a posterior and a certificate.
+
+run.json                what was asked for, on which data, with which versions
+prior.safetensors       P, written before the training set is looked at
+checkpoint.safetensors  where training stands
+history.json            every evaluation
+posterior.safetensors   Q, the best evaluated epoch by bound
+certificate.json        what `certify` issued
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import pacbayes
+from pacbayes.certificate import Certificate, certify
+from pacbayes.checkpoint import (
+    DamagedFileError,
+    file_sha256,
+    load_json,
+    load_tensors,
+    save_json,
+    save_tensors,
+)
+from pacbayes.choices import BoundName
+from pacbayes.data import DataError, Dataset, load
+from pacbayes.network import Network, dense_network
+from pacbayes.randomness import seeded
+from pacbayes.settings import Settings
+from pacbayes.training import Progress, Trainer
+
+__all__ = ["DataSource", "Run", "certify_run", "open_run", "prepare", "train_run"]
+
+_CHECKPOINT_SECONDS = 10.0  # at most so much work is lost, beside an unfinished epoch
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where a run's data come from: the arguments of `data.load`."""
+
+    name: str
+    folder: str | None = None
+    test: str | None = None
+    label: str | None = None
+
+    def load(self) -> Dataset:
+        folder = None if self.folder is None else Path(self.folder)
+        test = None if self.test is None else Path(self.test)
+        return load(self.name, folder=folder, test=test, label=self.label)
+
+
+@dataclass(frozen=True)
+class Run:
+    """An open run folder."""
+
+    folder: Path
+    settings: Settings
+    source: DataSource
+    record: dict[str, Any]
+
+    @property
+    def trained(self) -> bool:
+        return (self.folder / "posterior.safetensors").exists()
+
+    def load_data(self) -> Dataset:
+        """The run's data, bit for bit those it was trained on."""
+        data = self.source.load()
+        if data.train_sha256 != self.record["data"]["train_sha256"]:
+            raise DataError(f"{data.name} is not the data that {self.folder} was trained on")
+        return data
+
+    def load_network(self) -> Network:
+        """The trained network: P and Q as saved."""
+        if not self.trained:
+            raise ValueError(
+                f"{self.folder} is not trained to the end; the same train command resumes it"
+            )
+        if file_sha256(self.folder / "prior.safetensors") != self.record["prior_sha256"]:
+            raise DamagedFileError(f"{self.folder / 'prior.safetensors'} is not the run's prior")
+        network = _build(self.settings, self.record["data"]["features"])
+        prior, _ = load_tensors(self.folder / "prior.safetensors")
+        posterior, _ = load_tensors(self.folder / "posterior.safetensors")
+        network.load_state_dict(network.state_dict() | prior | posterior)
+        return network
+
+
+def open_run(folder: Path) -> Run:
+    """An existing run."""
+    path = folder / "run.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a run folder (no run.json in it)")
+    record = load_json(path)
+    try:
+        return Run(
+            folder, Settings(**record["settings"]), DataSource(**record["data"]["source"]), record
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error!r}") from error
+
+
+def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
+    """Create a run, or open the one that is there if it was asked for in the same way."""
+    data.signs()  # refuses what is not two classes before anything is written
+    features = data.x_train.shape[1]
+    wanted = {
+        "settings": settings.model_dump(mode="json"),
+        "data": {
+            "source": asdict(source),
+            "train_sha256": data.train_sha256,
+            "n": len(data.x_train),
+            "features": features,
+            "classes": list(data.classes),
+        },
+    }
+    if (folder / "run.json").exists():
+        run = open_run(folder)
+        for key in ("settings", "data"):
+            if differing := _difference(run.record[key], wanted[key]):
+                raise ValueError(
+                    f"{folder} holds another run ({differing}); "
+                    "give another --out, or remove it first"
+                )
+        return run
+    folder.mkdir(parents=True, exist_ok=True)
+    network = _build(settings, features)
+    prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
+    save_tensors(folder / "prior.safetensors", prior)
+    record = {
+        "format": 1,
+        **wanted,
+        "prior_sha256": file_sha256(folder / "prior.safetensors"),
+        "versions": versions(),
+    }
+    save_json(folder / "run.json", record)
+    return Run(folder, settings, source, record)
+
+
+def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
+    """Train from the last checkpoint to the end, saving as it goes."""
+    network = _build(run.settings, data.x_train.shape[1])
+    trainer = Trainer(network, *tensors(data, "train"), run.settings)
+    checkpoint = run.folder / "checkpoint.safetensors"
+    if checkpoint.exists():
+        trainer.restore(*load_tensors(checkpoint))
+    saved = time.monotonic()
+    for progress in trainer.steps():
+        epoch_over = progress.batch == progress.batches
+        if epoch_over and (progress.evaluation or time.monotonic() - saved > _CHECKPOINT_SECONDS):
+            save_tensors(checkpoint, *trainer.state())
+            save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
+            saved = time.monotonic()
+        yield progress
+    save_tensors(run.folder / "posterior.safetensors", trainer.best)
+
+
+def certify_run(
+    run: Run, data: Dataset, *, delta: float, bound: BoundName, samples: int, seed: int | None
+) -> Certificate:
+    """Issue the certificate of a trained run and leave it in the folder."""
+    seed = run.settings.seed if seed is None else seed
+    provenance = {
+        "data": data.name,
+        "data_sha256": data.train_sha256,
+        "prior_sha256": run.record["prior_sha256"],
+        "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
+        "training_seed": run.settings.seed,
+        "certificate_seed": seed,
+        "versions": versions(),
+    }
+    network = run.load_network()
+    x, y = tensors(data, "train")
+    with seeded(seed, "certificate"):
+        certificate = certify(
+            network, x, y, delta=delta, bound=bound, samples=samples, provenance=provenance
+        )
+    save_json(run.folder / "certificate.json", {"format": 1, **certificate.as_dict()})
+    return certificate
+
+
+def tensors(data: Dataset, part: str) -> tuple[Tensor, Tensor]:
+    """Features and labels −1/+1 of the training or the test part."""
+    x = data.x_train if part == "train" else data.x_test
+    return torch.from_numpy(x), torch.from_numpy(data.signs(part))
+
+
+def versions() -> dict[str, str]:
+    """What bit-identical results depend on, beside the seed."""
+    return {
+        "pacbayes": pacbayes.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def _build(settings: Settings, features: int) -> Network:
+    with seeded(settings.seed, "prior"):
+        return dense_network(
+            features,
+            settings.widths,
+            settings.activation,
+            estimator=settings.estimator,
+            scale=settings.prior_scale,
+            learned_scale=settings.learned_scale,
+        )
+
+
+def _difference(have: dict[str, Any], want: dict[str, Any]) -> str:
+    names = [k for k in want if have.get(k) != want[k]]
+    return ", ".join(f"{k} {have.get(k)!r} there, {want[k]!r} asked for" for k in names)

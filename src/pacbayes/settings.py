@@ -1,0 +1,77 @@
+"""Everything that determines a run, as one validated, frozen record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pacbayes import paper
+from pacbayes.choices import Activation, Estimator, Objective, Protocol
+
+__all__ = ["Settings"]
+
+
+class Settings(BaseModel):
+    """A network, an objective and a schedule; `Settings.of` fills in a protocol's defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: Protocol = "fast"
+    activation: Activation = "relu"
+    widths: tuple[int, ...] = (100, 100, 100)
+    estimator: Estimator = "leave-one-out"
+    learned_scale: bool = False
+    prior_scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+    objective: Objective = "fix-lambda"
+    lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
+    lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
+    epochs: int = Field(200, ge=1)
+    batch_size: int = Field(256, ge=1)
+    learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
+    samples: int = Field(10, ge=1)  # T in training
+    kl_warmup: float = Field(0.0, ge=0, le=1)  # part of the run in which the KL's weight grows
+    evaluate_every: int = Field(5, ge=1)  # epochs
+    evaluation_samples: int = Field(10, ge=1)  # T in evaluations
+    delta: float = Field(0.05, gt=0, lt=1)
+    seed: int = Field(0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if any(d < 1 for d in self.widths):
+            raise ValueError(f"widths must be positive, got {self.widths}")
+        depth = len(self.widths) if self.activation == "sign" else 0
+        least = {"leave-one-out": 1, "local-expectation": 2}.get(self.estimator, depth + 1)
+        if depth >= least and self.samples < 2:
+            raise ValueError(f"{self.estimator} needs samples of at least 2, got {self.samples}")
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        protocol: Protocol = "fast",
+        activation: Activation = "relu",
+        objective: Objective = "fix-lambda",
+        **changes: Any,
+    ) -> Settings:
+        """A protocol's defaults for an activation, with changes.
+
+        `paper` is the published protocol at the published best hyper-parameters; `fast` is the
+        recipe that reaches the best bound soonest on two CPU cores (docs/recipes.md).
+        """
+        chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
+        chosen |= {"objective": objective}
+        if protocol == "paper":
+            result = paper.RESULTS[objective, activation]
+            chosen |= {"learning_rate": result.learning_rate, "samples": result.samples}
+            chosen |= {"estimator": "marginal"}
+        else:
+            chosen |= {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
+        return cls(**(chosen | changes))
+
+
+_FAST: dict[str, dict[str, Any]] = {
+    "relu": {"epochs": 60, "samples": 1},
+    "sigmoid": {"epochs": 40, "samples": 4, "kl_warmup": 0.3},
+    "sign": {"epochs": 40, "samples": 4, "estimator": "local-expectation"},
+}

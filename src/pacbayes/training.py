@@ -1,0 +1,208 @@
+"""The loop. It knows a network, its settings and the data; it yields what happened."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pacbayes.bounds import catoni
+from pacbayes.gaussian import kl
+from pacbayes.losses import linear
+from pacbayes.network import Network
+from pacbayes.objectives import catoni_objective, fix_lambda
+from pacbayes.randomness import stream
+from pacbayes.risk import empirical_risk
+from pacbayes.settings import Settings
+
+__all__ = ["Evaluation", "Progress", "Trainer", "halvings"]
+
+HOPELESS_RISK, HOPELESS_EPOCH = 0.45, 10  # the paper ends runs that have not learned by then
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The state of a run on the whole training set.
+
+    Attributes:
+        risk: sampled linear loss.
+        kl: KL(Q|P).
+        bound: Catoni's, at its best λ and without a Monte-Carlo term: a guide, not a certificate.
+        lam: the objective's current λ.
+        learning_rate: at the end of the epoch.
+        seconds: of training so far.
+    """
+
+    epoch: int
+    risk: float
+    kl: float
+    bound: float
+    lam: float
+    learning_rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One mini-batch done; the last one of an evaluated epoch carries the evaluation."""
+
+    epoch: int
+    batch: int
+    batches: int
+    evaluation: Evaluation | None = None
+
+
+class Trainer:
+    """A run in memory: `steps()` advances it, `state()` and `restore()` let it stop anywhere.
+
+    Its randomness is torch's global generator, seeded at the first epoch and restored with the
+    state, so that an interrupted run ends with the same bits as an uninterrupted one.
+    """
+
+    def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
+        self.network, self.x, self.y, self.settings = network, x, y, settings
+        self.n = len(x)
+        self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
+        self.optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
+        self.epoch = 0
+        self.seconds = 0.0
+        self.history: list[Evaluation] = []
+        self.best = {name: p.detach().clone() for name, p in network.named_parameters()}
+        seed = stream(settings.seed, "training")
+        self.generator_state = torch.Generator().manual_seed(seed).get_state()
+
+    @property
+    def finished(self) -> bool:
+        return self.epoch >= self.settings.epochs or self.hopeless
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the paper's rule ends the run: still above 0.45 after ten epochs."""
+        late = [e for e in self.history if e.epoch >= HOPELESS_EPOCH]
+        return self.settings.protocol == "paper" and bool(late) and late[0].risk > HOPELESS_RISK
+
+    def steps(self) -> Iterator[Progress]:
+        """Train to the end, an epoch at a time; the state is consistent whenever one is over."""
+        while not self.finished:
+            epoch, generator = self._one_epoch(), self.generator_state
+            while True:
+                with torch.random.fork_rng(devices=[]):  # the caller's randomness stays its own
+                    torch.set_rng_state(generator)
+                    progress = next(epoch, None)
+                    generator = torch.get_rng_state()
+                if progress is None:
+                    break
+                yield progress
+
+    def _one_epoch(self) -> Iterator[Progress]:
+        start = time.perf_counter()
+        s = self.settings
+        order = torch.randperm(self.n)
+        batches = math.ceil(self.n / s.batch_size)
+        self.network.train()
+        for i, index in enumerate(order.split(s.batch_size)):
+            done = (self.epoch + i / batches) / s.epochs
+            rate = self._learning_rate(done)
+            x, y = self.x[index], self.y[index]
+            if s.objective == "optim-lambda" and i % 2 == 1:
+                self._lambda_step(x, y)
+            else:
+                self._weight_step(x, y, rate, done)
+            if i + 1 < batches:
+                yield Progress(self.epoch + 1, i + 1, batches)
+        self.epoch += 1
+        self.seconds += time.perf_counter() - start
+        evaluation = None
+        if self.epoch % s.evaluate_every == 0 or self.epoch == s.epochs:
+            evaluation = self._evaluate(rate)
+        self.generator_state = torch.get_rng_state()
+        yield Progress(self.epoch, batches, batches, evaluation)
+
+    def _weight_step(self, x: Tensor, y: Tensor, rate: float, done: float) -> None:
+        s = self.settings
+        weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
+        risk = linear(self.network(x, s.samples), y).mean()
+        loss = fix_lambda(risk, weight * kl(self.network), self.log_lambda.exp().item())
+        self.optimiser.zero_grad()
+        loss.backward()
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+
+    def _lambda_step(self, x: Tensor, y: Tensor) -> None:
+        s = self.settings
+        with torch.no_grad():
+            risk = linear(self.network(x, s.samples), y).double().mean()
+            divergence = kl(self.network)
+        log_lambda = self.log_lambda.clone().requires_grad_()
+        catoni_objective(risk, divergence, self.n, s.delta, log_lambda).backward()
+        step = s.lambda_rate * log_lambda.grad
+        self.log_lambda = (self.log_lambda - step).clamp(min=1e-6)  # the theorem has λ > 1
+
+    def _evaluate(self, rate: float) -> Evaluation:
+        s = self.settings
+        self.network.eval()
+        risk = empirical_risk(self.network, self.x, self.y, s.evaluation_samples).mean
+        divergence = kl(self.network).item()
+        if not math.isfinite(risk + divergence):
+            raise FloatingPointError(
+                f"training diverged in epoch {self.epoch}; try a learning rate below "
+                f"{s.learning_rate}"
+            )
+        bound = catoni(risk, divergence, self.n, s.delta)
+        if all(bound < e.bound for e in self.history):
+            self.best = {name: p.detach().clone() for name, p in self.network.named_parameters()}
+        lam = self.log_lambda.exp().item()
+        evaluation = Evaluation(self.epoch, risk, divergence, bound, lam, rate, self.seconds)
+        self.history.append(evaluation)
+        return evaluation
+
+    def _learning_rate(self, done: float) -> float:
+        s = self.settings
+        if s.protocol == "paper":
+            return s.learning_rate * 0.5 ** halvings([e.bound for e in self.history])
+        return s.learning_rate * warm_cosine(done)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything the next epoch depends on: tensors, and a JSON record."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        for i, slots in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{i}.{k}": v for k, v in slots.items()}
+        tensors |= {"log_lambda": self.log_lambda, "generator": self.generator_state}
+        history = [asdict(e) for e in self.history]
+        return tensors, {"epoch": self.epoch, "seconds": self.seconds, "history": history}
+
+    def restore(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        """Take up what `state()` gave."""
+        self.network.load_state_dict(_below(tensors, "network."))
+        self.best = _below(tensors, "best.")
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _below(tensors, "optimiser.").items():
+            i, key = name.split(".")
+            slots.setdefault(int(i), {})[key] = tensor
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": slots, "param_groups": groups})
+        self.log_lambda, self.generator_state = tensors["log_lambda"], tensors["generator"]
+        self.epoch, self.seconds = record["epoch"], record["seconds"]
+        self.history = [Evaluation(**e) for e in record["history"]]
+
+
+def halvings(bounds: Sequence[float]) -> int:
+    """How often the paper's rule has halved the rate: whenever an evaluation is not below the
+    smaller of the two before it."""
+    return sum(bounds[i] >= min(bounds[i - 2 : i]) for i in range(2, len(bounds)))
+
+
+def warm_cosine(t: float, warm: float = 0.05) -> float:
+    """Up in a straight line for the first twentieth of the run, down to zero along a cosine."""
+    return min(1.0, (t + 1e-3) / warm) * 0.5 * (1 + math.cos(math.pi * t))
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
