@@ -29,7 +29,7 @@ class Dense(nn.Module):
         super().__init__()
         if not layers or len(layers) != len(rules):
             raise ValueError(f"{len(layers)} layers need as many rules, got {len(rules)}")
-        self.layers = nn.ModuleList(layers)
+        self.layers: Sequence[GaussianLinear] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.rules = list(rules)
 
     def draw(self, x: Tensor, T: int) -> Draw:

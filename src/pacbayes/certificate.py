@@ -18,9 +18,10 @@ from pacbayes.gaussian import kl_by_part
 from pacbayes.network import Network
 from pacbayes.risk import empirical_risk
 
-__all__ = ["PREDICTOR", "Certificate", "certify", "percent_up"]
+__all__ = ["PREDICTOR", "Certificate", "certify"]
 
 PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"
+VOTE = "majority vote over {} draws of the network (not covered by the certificate)"
 _BOUNDS = {"small-kl": small_kl, "catoni": catoni, "mcallester": mcallester}
 # Far above what float64 roundings of a forward pass and of sums can amount to, far below a digit
 # that is ever printed.
@@ -126,9 +127,3 @@ def certify(
         catoni_lambda=lam,
         provenance=dict(provenance or {}),
     )
-
-
-def percent_up(value: float, digits: int = 2) -> str:
-    """A fraction as a percentage, rounded up: never below what was certified."""
-    scale = 10**digits
-    return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"

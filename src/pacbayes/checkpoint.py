@@ -102,5 +102,5 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        hasher.update(tensor.flatten().view(torch.uint8).numpy())
+        hasher.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return hasher.hexdigest()

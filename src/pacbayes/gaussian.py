@@ -63,7 +63,9 @@ class Gaussian(nn.Module):
     def log_density(self, weights: Tensor) -> Tensor:
         """log q(w) summed over the weights' own dimensions, without a path through w."""
         distribution = torch.distributions.Normal(self.mean, self.log_scale.exp())
-        return distribution.log_prob(weights.detach()).sum(tuple(range(-self.mean.dim(), 0)))
+        own = tuple(range(-self.mean.dim(), 0))
+        total: Tensor = distribution.log_prob(weights.detach()).sum(own)
+        return total
 
     def kl(self) -> Tensor:
         r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""

@@ -65,14 +65,16 @@ def sample_sign(u: Tensor, T: int) -> Tensor:
     with torch.no_grad():
         p = ndtr(u)
         uniform = torch.rand(_sampled_shape(u, T), dtype=u.dtype, device=u.device)
-        return (uniform < p).to(u.dtype).mul_(2).sub_(1)
+        a: Tensor = (uniform < p).to(u.dtype).mul_(2).sub_(1)
+    return a
 
 
 def log_sign_probability(a: Tensor, u: Tensor) -> Tensor:
     """log Φ(a·u) through log_ndtr: finite and with the right slope however unlikely a is."""
-    if a.dim() == u.dim():
-        return log_ndtr(a * u)
-    return torch.where(a > 0, log_ndtr(u), log_ndtr(-u))  # once per input, not T times
+    if a.dim() > u.dim():
+        return torch.where(a > 0, log_ndtr(u), log_ndtr(-u))  # once per input, not T times
+    log_q: Tensor = log_ndtr(a * u)
+    return log_q
 
 
 def _normal(mean: Tensor, deviation: Tensor, T: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import get_args
 
 from torch import Tensor, nn
@@ -83,8 +84,7 @@ def dense_network(
     rules, head, baseline = _rules(activation, estimator, len(widths))
     ends = [inputs, *widths, 1]
     *layers, last = (
-        GaussianLinear(d, e, scale=scale, learned_scale=learned_scale)
-        for d, e in zip(ends[:-1], ends[1:], strict=True)
+        GaussianLinear(d, e, scale=scale, learned_scale=learned_scale) for d, e in pairwise(ends)
     )
     body: Body = Dense(layers, rules) if layers else Deterministic(nn.Identity())
     return Network(body, last, head, baseline)

