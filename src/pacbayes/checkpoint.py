@@ -33,8 +33,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Any = None) 
     """Tensors and a JSON record as one safetensors file, its digest in the header, atomically."""
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
-    metadata = {"record": text, "sha256": _digest(whole, text)}
-    write_atomically(path, save(whole, metadata))
+    # One key only: safetensors writes several in no fixed order, and equal runs have equal bytes.
+    header = json.dumps({"record": text, "sha256": _digest(whole, text)})
+    write_atomically(path, save(whole, {"pacbayes": header}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
@@ -45,12 +46,12 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
     """
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            header = json.loads((file.metadata() or {}).get("pacbayes", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, json.JSONDecodeError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}") from error
-    text = metadata.get("record", "")
-    if metadata.get("sha256") != _digest(tensors, text):
+    text = header.get("record", "")
+    if header.get("sha256") != _digest(tensors, text):
         raise DamagedFileError(f"{path} is damaged: its contents do not match its digest")
     return tensors, json.loads(text)
 

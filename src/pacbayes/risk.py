@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pacbayes.losses import linear, zero_one
+from pacbayes.losses import linear
 from pacbayes.network import Network
 
-__all__ = ["EmpiricalRisk", "empirical_risk", "majority_vote", "predict_randomised", "vote_error"]
+__all__ = ["EmpiricalRisk", "empirical_risk", "majority_vote", "predict_randomised"]
 
 _ROWS = 20_000  # of T·B per block: keeps memory flat and the working set near the cache
+_SHARING = 64  # examples in a block where they share a draw: the fewer, the more draws there are
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class EmpiricalRisk:
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
     total, largest = 0.0, 0
-    for block in _blocks(len(x), samples):
+    for block in _blocks(network, len(x), samples):
         F = network.draw(x[block], samples).value.mean(0)  # (B,)
         total += linear(F.double(), y[block].double()).sum().item()
         largest = max(largest, len(F))
@@ -51,7 +52,7 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 def predict_randomised(network: Network, x: Tensor) -> Tensor:
     """sign f_θ(x) ∈ {−1, +1} with fresh weights for every example: what the bound covers."""
     blocks = []
-    for block in _blocks(len(x), 1):
+    for block in _blocks(network, len(x), 1):
         F = network.draw(x[block], 1).value[0]  # P(+1) = ½(1 + F)
         blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0))
     return torch.cat(blocks).to(x.dtype)
@@ -60,15 +61,10 @@ def predict_randomised(network: Network, x: Tensor) -> Tensor:
 @torch.no_grad()
 def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
     """F̂_Q(x) ∈ [−1, 1], the mean over the draws; its sign is the majority vote."""
-    blocks = [network.draw(x[b], samples).value.mean(0) for b in _blocks(len(x), samples)]
-    return torch.cat(blocks)
+    blocks = _blocks(network, len(x), samples)
+    return torch.cat([network.draw(x[block], samples).value.mean(0) for block in blocks])
 
 
-def vote_error(network: Network, x: Tensor, y: Tensor, samples: int) -> float:
-    """0-1 error of the majority vote sign(F̂_Q)."""
-    return zero_one(majority_vote(network, x, samples), y).double().mean().item()
-
-
-def _blocks(n: int, samples: int) -> Iterator[slice]:
-    size = max(1, _ROWS // samples)
+def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
+    size = _SHARING if network.freshness == "per-batch" else max(1, _ROWS // samples)
     return (slice(start, start + size) for start in range(0, n, size))

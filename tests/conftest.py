@@ -1,0 +1,26 @@
+"""What the tests of the mathematics share: one seed, and a yardstick for means."""
+
+import pytest
+import torch
+from hypothesis import settings
+
+# Examples are the same in every run: a failure is a fact, not an accident.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.load_profile("fixed")
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(20201)
+
+
+@pytest.fixture
+def z_scores():
+    """Deviations of the mean of independent replicates (K, …) from a value, in standard errors."""
+
+    def compute(replicates: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+        K = len(replicates)
+        error = replicates.std(0) / K**0.5
+        return (replicates.mean(0) - expected) / error.clamp(min=1e-15)
+
+    return compute

@@ -1,0 +1,96 @@
+"""Files of one's own, and everything that can be wrong with them."""
+
+import numpy as np
+import pytest
+
+from pacbayes.data import DataError, read_table
+
+
+def write(tmp_path, text, name="data.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_csv_with_and_without_header(tmp_path):
+    plain = read_table(write(tmp_path, "1,2,a\n3,4.5,b\n"))
+    headed = read_table(write(tmp_path, "u,v,class\n1,2,a\n3,4.5,b\n"))
+    for table in (plain, headed):
+        assert table.x.tolist() == [[1, 2], [3, 4.5]]
+        assert table.x.dtype == np.float32
+        assert table.labels.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("label", ["class", "0"])
+def test_csv_label_by_name_or_position(tmp_path, label):
+    table = read_table(write(tmp_path, "class,u,v\nx,1,2\ny,3,4\n"), label)
+    assert table.labels.tolist() == ["x", "y"]
+    assert table.x.tolist() == [[1, 2], [3, 4]]
+
+
+def test_csv_of_just_the_features(tmp_path):
+    table = read_table(write(tmp_path, "u,v\n1,2\n3,4\n"), width=2)
+    assert table.labels is None
+    assert table.x.tolist() == [[1, 2], [3, 4]]
+
+
+def test_npz_flattens_images_and_may_lack_labels(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(12).reshape(3, 2, 2), y=np.array([0, 1, 0]))
+    table = read_table(tmp_path / "a.npz")
+    assert table.x.shape == (3, 4)
+    assert table.labels.tolist() == [0, 1, 0]
+    np.savez(tmp_path / "b.npz", x=np.zeros((3, 2)))
+    assert read_table(tmp_path / "b.npz").labels is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no examples"),
+        ("u,v,class\n", "a header but no examples"),
+        ("1,2,a\n3,nan,b\n", "nan in example 1, feature 1"),
+        ("1,2,a\n3,inf,b\n", "inf in example 1, feature 1"),
+        ("1,2,a\n3,1e99,b\n", "inf in example 1, feature 1"),
+        ("1,2,a\n3,b\n", "row 2: 2 columns, expected 3"),
+        ("1,2,a\n3,?,b\n", r"row 2: '\?' is not a number"),
+        ("a\nb\n", "features must be a matrix"),
+    ],
+)
+def test_bad_csv_is_refused_and_the_place_named(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        read_table(write(tmp_path, text))
+
+
+def test_bad_npz_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    for arrays, message in [
+        ({"z": np.zeros(2)}, "no array named x"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, r"y must have shape \(3,\)"),
+        ({"x": np.array([["a", "b"]])}, "must hold numbers"),
+        ({"x": np.zeros((0, 2))}, "no examples"),
+        ({"x": np.array([[1.0, np.nan]])}, "nan in example 0, feature 1"),
+    ]:
+        np.savez(path, **arrays)
+        with pytest.raises(DataError, match=message):
+            read_table(path)
+    path.write_bytes(b"not a zip")
+    with pytest.raises(DataError, match="not a readable"):
+        read_table(path)
+
+
+def test_pickled_objects_are_never_opened(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.array([{"evil": 1}], dtype=object))
+    with pytest.raises(DataError, match="not a readable"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_wrong_width_suffix_path_and_column_are_named(tmp_path):
+    path = write(tmp_path, "1,2,a\n3,4,b\n")
+    with pytest.raises(DataError, match="2 features, but the network takes 5"):
+        read_table(path, width=5)
+    with pytest.raises(DataError, match="no column 'age'"):
+        read_table(path, label="age")
+    with pytest.raises(DataError, match="no such file"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"need a \.npz or \.csv"):
+        read_table(write(tmp_path, "1", "data.txt"))

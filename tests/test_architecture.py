@@ -1,0 +1,75 @@
+"""Imports point one way, and the public API is what it says."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pacbayes
+
+SOURCE = Path(pacbayes.__file__).parent
+ROOMS = [  # each may import from earlier lines only
+    {"choices", "draws", "losses", "bounds", "paper", "data", "checkpoint", "randomness"},
+    {"gaussian", "settings"},
+    {"layers"},
+    {"hidden"},
+    {"heads", "bodies"},
+    {"network"},
+    {"enumeration", "reinforce", "objectives", "risk"},
+    {"certificate", "training"},
+    {"runs"},
+    {"plots", "console"},
+    {"cli"},
+]
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def imports(path):
+    """Rooms of ours that a file imports when run (types-only imports do not count)."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(node)
+        for test in ast.walk(tree)
+        if isinstance(test, ast.If) and ast.unparse(test.test) == "TYPE_CHECKING"
+        for node in ast.walk(test)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or id(node) in skipped:
+            continue
+        if node.module == "pacbayes":
+            yield from (alias.name for alias in node.names)
+        elif node.module and node.module.startswith("pacbayes."):
+            yield node.module.split(".")[1]
+
+
+def test_every_room_is_on_the_map():
+    rooms = {p.stem for p in SOURCE.glob("*.py")} | {p.parent.name for p in SOURCE.glob("*/*.py")}
+    assert rooms - {"__init__"} == set(LEVEL)
+
+
+def test_imports_point_one_way():
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for room in imports(path):
+            if room != own:
+                assert LEVEL[room] < LEVEL[own], f"{path.name} imports {room}"
+
+
+def test_every_public_name_is_there_and_nothing_else():
+    assert sorted(pacbayes.__all__) == sorted(n for ns in pacbayes._HOMES.values() for n in ns)
+    for name in pacbayes.__all__:
+        assert getattr(pacbayes, name) is not None
+
+
+def test_the_command_line_starts_without_torch():
+    code = "import sys, pacbayes.cli; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_nothing_unpickles():
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        assert "pickle" not in text.replace("allow_pickle=False", "")
+        assert "torch.load" not in text

@@ -1,0 +1,149 @@
+"""The laws of a valid certificate, each with a test that fails when it is broken."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from pacbayes import (
+    Certificate,
+    Deterministic,
+    GaussianLinear,
+    Network,
+    certify,
+    dense_network,
+    exact_aggregate,
+    kl,
+)
+from pacbayes.bounds import catoni, kl_chernoff, mcallester, small_kl
+from pacbayes.losses import linear
+
+
+@pytest.fixture
+def network():
+    network = dense_network(3, (3, 2), "sign", learned_scale=True)
+    with torch.no_grad():
+        for p in network.parameters():
+            p += 0.2 * torch.randn_like(p)
+    return network
+
+
+@pytest.fixture
+def data():
+    x = torch.randn(400, 3)
+    return x, torch.where(x[:, 0] > 0, 1.0, -1.0)
+
+
+def test_risk_is_raised_to_its_confidence_value_then_bounded(network, data):
+    c = certify(network, *data, delta=0.05, samples=20)
+    assert c.draws == 400 * 20
+    assert c.risk_upper >= kl_chernoff(c.risk, c.draws, 0.025)
+    assert c.risk_upper == pytest.approx(kl_chernoff(c.risk, c.draws, 0.025), abs=1e-7)
+    assert c.bound >= small_kl(kl_chernoff(c.risk, c.draws, 0.025), kl(network).item(), 400, 0.025)
+    assert c.bound == pytest.approx(small_kl(c.risk_upper, c.kl, 400, 0.025), abs=1e-12)
+
+
+def test_confidence_value_lies_above_the_exact_empirical_risk(network, data):
+    exact = network.double()
+    truth = linear(exact_aggregate(exact, data[0].double()), data[1].double()).mean().item()
+    c = certify(network, *data, samples=50)
+    assert c.risk_upper > truth  # fails with probability 0.025 over seeds; the seed is fixed
+    assert c.risk_upper < truth + 0.02
+
+
+def test_n_is_the_number_of_examples_and_kl_is_complete(network, data):
+    c = certify(network, *data, samples=2)
+    assert c.n == 400
+    assert c.kl >= kl(network).item()
+    assert c.kl == pytest.approx(kl(network).item(), rel=1e-8)
+    assert math.fsum(c.kl_by_part.values()) == pytest.approx(c.kl, rel=1e-8)
+    assert len(c.kl_by_part) == 6
+
+
+def test_kl_is_that_of_the_moment_not_a_stale_one(network, data):
+    before = certify(network, *data, samples=2).kl
+    with torch.no_grad():
+        network.body.layers[0].bias.mean += 1
+    assert certify(network, *data, samples=2).kl > before + 1
+
+
+def test_where_nothing_is_sampled_nothing_is_paid(data):
+    network = Network(Deterministic(nn.Identity()), GaussianLinear(3, 1))
+    c = certify(network, *data)
+    assert c.draws is None
+    assert c.ledger == {"pac-bayes": 0.05}
+    assert c.risk_upper == pytest.approx(c.risk, abs=1e-8)
+    assert c.risk_upper >= c.risk
+
+
+def test_the_ledger_adds_up_and_cannot_overspend(network, data):
+    c = certify(network, *data, delta=0.1, samples=2)
+    assert sum(c.ledger.values()) == c.delta
+    with pytest.raises(ValueError, match="spends more than delta"):
+        dataclasses.replace(c, ledger={"pac-bayes": 0.1, "monte-carlo": 1e-18})
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("small-kl", small_kl), ("catoni", catoni), ("mcallester", mcallester)]
+)
+def test_every_bound_can_be_asked_for(network, data, name, function):
+    c = certify(network, *data, bound=name, samples=4)
+    assert c.bound == function(c.risk_upper, c.kl, c.n, c.ledger["pac-bayes"])
+    assert c.bound_name == name
+
+
+def test_says_which_predictor_it_covers(network, data):
+    assert certify(network, *data, samples=1).predictor.startswith("randomised classifier")
+
+
+def test_the_papers_way_is_catoni_at_full_delta_without_monte_carlo(network, data):
+    c = certify(network, *data, samples=4)
+    assert c.catoni == pytest.approx(catoni(c.risk, c.kl, 400, 0.05), rel=1e-12)
+
+
+def test_the_network_is_left_as_it_was(network, data):
+    network.train()
+    certify(network, *data, samples=1)
+    assert network.training
+    assert network.layer.weight.mean.dtype == torch.float32
+
+
+def test_trainable_parameters_outside_the_posterior_are_refused(data):
+    network = Network(nn.Linear(3, 4), GaussianLinear(4, 1))
+    with pytest.raises(ValueError, match="outside the posterior"):
+        certify(network, *data)
+
+
+def test_random_labels_give_no_good_news():
+    """Noise fitted for a hundred steps: the certificate must not fall below one half."""
+    x = torch.randn(200, 5)
+    y = torch.where(torch.rand(200) < 0.5, 1.0, -1.0)
+    network = dense_network(5, (20,), "relu")
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.1)
+    for _ in range(100):
+        optimiser.zero_grad()
+        linear(network(x, 4), y).mean().backward()
+        optimiser.step()
+    c = certify(network, x, y, samples=10)
+    assert c.risk < 0.45  # it did fit
+    assert c.bound > 0.5
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan])
+def test_impossible_deltas_are_refused(network, data, delta):
+    with pytest.raises(ValueError, match="delta must be in"):
+        certify(network, *data, delta=delta)
+
+
+def test_unknown_bounds_are_refused(network, data):
+    with pytest.raises(ValueError, match="bound must be one of"):
+        certify(network, *data, bound="best")
+
+
+def test_a_vacuous_certificate_says_so(network, data):
+    c = certify(network, *data, samples=1)
+    assert not c.vacuous
+    assert dataclasses.replace(c, bound=1.0).vacuous
+    assert isinstance(c, Certificate)

@@ -1,0 +1,84 @@
+"""Sums and counts over a data set."""
+
+import pytest
+import torch
+from torch import nn
+
+from pacbayes import (
+    Deterministic,
+    GaussianConv2d,
+    GaussianLinear,
+    Network,
+    dense_network,
+    empirical_risk,
+    exact_aggregate,
+    majority_vote,
+    predict_randomised,
+)
+from pacbayes import risk as module
+from pacbayes.losses import linear
+
+
+def data(n, d=3):
+    x = torch.randn(n, d, dtype=torch.float64)
+    return x, torch.where(torch.rand(n) < 0.5, 1.0, -1.0).double()
+
+
+def test_unequal_blocks_are_summed_not_averaged(monkeypatch):
+    """Exact network, 7 examples in blocks of 4 and 3: a mean of means would be wrong."""
+    monkeypatch.setattr(module, "_ROWS", 4)
+    network = dense_network(3, ()).double()
+    x, y = data(7)
+    found = empirical_risk(network, x, y, 1)
+    assert found.mean == pytest.approx(linear(network(x, 1), y).mean().item(), abs=1e-14)
+    assert (found.n, found.draws) == (7, None)
+
+
+def test_sampled_risk_is_the_exact_one_within_its_error():
+    network = dense_network(3, (3, 2), "sign").double()
+    x, y = data(500)
+    exact = linear(exact_aggregate(network, x), y).mean().item()
+    found = empirical_risk(network, x, y, 40)
+    assert found.draws == 500 * 40
+    assert found.mean == pytest.approx(exact, abs=5 * 0.5 / found.draws**0.5)  # below 6e-7
+
+
+def test_weights_shared_by_a_batch_count_once(monkeypatch):
+    monkeypatch.setattr(module, "_SHARING", 8)
+    body = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), GaussianConv2d(1, 2, 2), nn.Flatten())
+    network = Network(body, GaussianLinear(2, 1)).eval()
+    x, y = torch.rand(20, 4), torch.ones(20)
+    found = empirical_risk(network, x, y, 6)
+    assert found.draws == 20 * 6 / 8
+    few = empirical_risk(network, x[:5], y[:5], 6)
+    assert few.draws == 6
+
+
+def test_every_example_has_weights_of_its_own():
+    network = dense_network(3, (4,), "sign")
+    same = torch.ones(1000, 3)
+    votes = network.draw(same, 1).value[0]
+    assert len(votes.unique()) > 5
+
+
+def test_randomised_predictions_err_as_often_as_the_linear_loss_says(z_scores):
+    network = dense_network(3, (3,), "sign").double()
+    x = torch.randn(1, 3, dtype=torch.float64)
+    F = exact_aggregate(network, x)
+    predictions = predict_randomised(network, x.expand(30_000, 3))
+    assert set(predictions.unique().tolist()) == {-1.0, 1.0}
+    assert z_scores(predictions.unsqueeze(1), F.detach()).abs().max() < 5  # false alarm 6e-7
+
+
+def test_majority_vote_approaches_the_aggregate():
+    network = dense_network(3, (3,), "sign").double()
+    x, _ = data(5)
+    vote = majority_vote(network, x, 20_000)
+    assert torch.allclose(vote, exact_aggregate(network, x), atol=5 / 20_000**0.5)
+
+
+def test_deterministic_bodies_are_exact():
+    network = Network(Deterministic(nn.Identity()), GaussianLinear(3, 1)).double()
+    x, y = data(10)
+    assert empirical_risk(network, x, y, 5) == empirical_risk(network, x, y, 5)
+    assert empirical_risk(network, x, y, 5).draws is None

@@ -1,0 +1,50 @@
+import pytest
+from pydantic import ValidationError
+
+from pacbayes import Settings, paper
+
+
+def test_the_paper_protocol_is_the_papers():
+    for (objective, activation), result in paper.RESULTS.items():
+        s = Settings.of("paper", activation, objective)
+        assert (s.epochs, s.batch_size, s.evaluate_every) == (200, 256, 5)
+        assert s.widths == (100, 100, 100)
+        assert not s.learned_scale
+        assert s.lam is None  # n
+        assert (s.learning_rate, s.samples) == (result.learning_rate, result.samples)
+        assert s.estimator == "marginal"
+        assert s.delta == 0.05
+
+
+def test_changes_override_a_protocol_and_survive_json():
+    s = Settings.of("fast", "sign", epochs=3, widths=(7,))
+    assert (s.epochs, s.widths, s.learned_scale) == (3, (7,), True)
+    assert Settings(**s.model_dump(mode="json")) == s
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"samples": 0}, "samples"),
+        ({"activation": "sign", "estimator": "leave-one-out", "samples": 1}, "at least 2, got 1"),
+        ({"activation": "sign", "estimator": "local-expectation", "samples": 1}, "at least 2"),
+        ({"widths": (3, 0)}, "widths must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"lam": 1.0}, "lam"),
+        ({"seed": -1}, "seed"),
+        ({"typo": 1}, "typo"),
+        ({"activation": "tanh"}, "activation"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        Settings(**changes)
+
+
+def test_one_sample_is_enough_where_no_baseline_needs_more():
+    Settings(activation="sign", estimator="marginal", samples=1)
+    Settings(activation="sign", estimator="local-expectation", widths=(5,), samples=1)
+    Settings(activation="sign", estimator="leave-one-out", widths=(), samples=1)
+    Settings(activation="relu", estimator="leave-one-out", samples=1)

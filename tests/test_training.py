@@ -1,0 +1,180 @@
+"""The loop: the paper's rules, and runs that stop anywhere and end the same."""
+
+import math
+
+import pytest
+import torch
+
+from pacbayes import Settings, Trainer, dense_network, kl
+from pacbayes.randomness import seeded
+from pacbayes.training import Evaluation, halvings, warm_cosine
+
+
+def toy(n=60):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 4, generator=generator)
+    return x, torch.where(x[:, 0] + 0.3 * x[:, 1] > 0, 1.0, -1.0)
+
+
+def trainer(**changes):
+    settings = Settings(
+        **{
+            "activation": "relu",
+            "widths": (6, 5),
+            "epochs": 6,
+            "batch_size": 16,
+            "samples": 3,
+            "evaluate_every": 2,
+            "learned_scale": True,
+            "learning_rate": 0.05,
+            **changes,
+        }
+    )
+    with seeded(settings.seed, "prior"):
+        network = dense_network(
+            4,
+            settings.widths,
+            settings.activation,
+            estimator=settings.estimator,
+            learned_scale=settings.learned_scale,
+        )
+    return Trainer(network, *toy(), settings)
+
+
+def finish(t):
+    for _ in t.steps():
+        pass
+    return t
+
+
+def same(one, other):
+    (tensors, record), (others, other_record) = one.state(), other.state()
+    for r in (record, other_record):
+        r.pop("seconds")
+        for e in r["history"]:
+            e.pop("seconds")
+    return (
+        record == other_record
+        and tensors.keys() == others.keys()
+        and all(torch.equal(tensors[k], others[k]) for k in tensors)
+    )
+
+
+CASES = [
+    {},
+    {"activation": "sign", "estimator": "local-expectation"},
+    {"objective": "optim-lambda", "lambda_rate": 0.1},
+    {"protocol": "paper"},
+    {"kl_warmup": 0.5, "activation": "sigmoid"},
+]
+
+
+@pytest.mark.parametrize("changes", CASES)
+@pytest.mark.parametrize("stop_after", [1, 3, 4])
+def test_an_interrupted_run_ends_bit_identical_to_an_uninterrupted_one(changes, stop_after):
+    whole = finish(trainer(**changes))
+    first = trainer(**changes)
+    for progress in first.steps():
+        if progress.epoch == stop_after and progress.batch == progress.batches:
+            break
+    second = trainer(**changes)
+    second.restore(*first.state())
+    torch.rand(100)  # whatever else happened in between
+    assert same(finish(second), whole)
+
+
+def test_another_seed_gives_another_run():
+    assert not same(finish(trainer()), finish(trainer(seed=1)))
+
+
+def test_the_callers_random_numbers_neither_change_nor_are_changed():
+    torch.manual_seed(9)
+    expected = torch.rand(5)
+    torch.manual_seed(9)
+    disturbed, drawn = trainer(), []
+    for i, _ in enumerate(disturbed.steps()):
+        if i % 5 == 0 and len(drawn) < 5:
+            drawn.append(torch.rand(1))
+    assert torch.equal(torch.cat(drawn), expected)
+    assert same(disturbed, finish(trainer()))
+
+
+def test_training_learns_and_keeps_the_best_epoch_by_bound():
+    t = finish(trainer(epochs=30, evaluate_every=1, lam=1e4))
+    assert t.history[-1].risk < 0.6 * t.history[0].risk
+    best = min(t.history, key=lambda e: e.bound)
+    t.network.load_state_dict(t.network.state_dict() | t.best)
+    assert kl(t.network).item() == best.kl
+
+
+def test_the_prior_never_moves():
+    t = trainer()
+    before = {k: v.clone() for k, v in t.network.state_dict().items() if "prior" in k}
+    finish(t)
+    after = t.network.state_dict()
+    assert len(before) == 12
+    assert all(torch.equal(after[k], v) for k, v in before.items())
+    assert kl(t.network) > 0
+
+
+def test_optim_lambda_moves_weights_and_lambda_on_alternate_batches():
+    t = trainer(objective="optim-lambda", lambda_rate=1.0, epochs=1)
+    weights, lambdas = [], []
+    for _ in t.steps():
+        weights.append(t.network.layer.weight.mean.detach().clone())
+        lambdas.append(t.log_lambda.item())
+    # 60 examples in batches of 16: weights, λ, weights, λ.
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[1], weights[2])
+    assert lambdas[0] == math.log(60)
+    assert lambdas[1] != lambdas[0]
+    assert lambdas[2] == lambdas[1]
+    assert t.history[-1].lam == pytest.approx(math.exp(lambdas[3]))
+
+
+def test_fix_lambda_keeps_lambda_at_n_or_as_given():
+    for lam, expected in ((None, 60), (90, 90)):
+        history = finish(trainer(lam=lam)).history
+        assert [e.lam for e in history] == pytest.approx([expected] * 3)
+
+
+def test_rate_is_halved_when_a_bound_is_not_below_the_smaller_of_the_two_before():
+    assert halvings([]) == halvings([0.5]) == halvings([0.5, 0.6]) == 0
+    assert halvings([0.5, 0.6, 0.49]) == 0
+    assert halvings([0.5, 0.6, 0.5]) == 1
+    assert halvings([0.5, 0.4, 0.45]) == 1
+    assert halvings([0.5, 0.4, 0.45, 0.44, 0.43]) == 2
+
+
+def test_paper_protocol_uses_the_halved_rate():
+    t = trainer(protocol="paper")
+    t.history = [Evaluation(e, 0.4, 1, b, 60, 1, 0) for e, b in ((1, 0.5), (2, 0.4), (3, 0.45))]
+    assert t._learning_rate(0.5) == 0.05 / 2
+    t.history = t.history[:2]
+    assert t._learning_rate(0.5) == 0.05
+
+
+def test_warm_cosine_rises_then_falls_to_nothing():
+    values = [warm_cosine(i / 100) for i in range(101)]
+    assert 0 < values[0] < 0.05
+    assert max(values) > 0.99
+    assert values[100] == pytest.approx(0, abs=1e-12)
+    top = values.index(max(values))
+    assert values[:top] == sorted(values[:top])
+    assert values[top:] == sorted(values[top:], reverse=True)
+
+
+@pytest.mark.parametrize(("protocol", "last"), [("paper", 10), ("fast", 14)])
+def test_only_the_paper_protocol_gives_up_on_runs_that_do_not_learn(protocol, last):
+    t = trainer(protocol=protocol, epochs=14, learning_rate=1e-9)
+    t.y = torch.where(torch.rand(60) < 0.5, 1.0, -1.0)
+    finish(t)
+    assert t.history[-1].risk > 0.45
+    assert t.epoch == last
+    assert t.finished
+
+
+def test_a_diverged_run_says_so():
+    t = trainer(learning_rate=1e30, epochs=2)
+    with pytest.raises(FloatingPointError, match="diverged in epoch"):
+        finish(t)
