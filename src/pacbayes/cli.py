@@ -11,15 +11,33 @@ from typing import Annotated, Any
 
 import typer
 
+import pacbayes
 from pacbayes.choices import Activation, BoundName, Estimator, Objective, Protocol
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Train stochastic neural networks on PAC-Bayes objectives and certify them.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"pacbayes {pacbayes.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train stochastic neural networks on PAC-Bayes objectives and certify them."""
+
+
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by train.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -235,13 +253,12 @@ def main() -> None:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except typer.TyperException as error:
         code = _complain(error.format_message().replace("Value error, ", ""))
-    except (typer.Abort, KeyboardInterrupt):
-        print("\nInterrupted; the same command goes on from the last checkpoint.", file=sys.stderr)
-        code = 130
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("PACBAYES_TRACEBACK"):
             raise
         code = _complain(_one_line(error))
+    if code == _INTERRUPTED:
+        print("\ninterrupted; the same command resumes a run in training", file=sys.stderr)
     sys.exit(code)
 
 

@@ -1,0 +1,226 @@
+"""The command line as a user meets it: results, one-line errors, exit codes."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from pacbayes import __version__, cli, console
+
+
+@pytest.fixture
+def run_cli(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pacbayes", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    rows = [f"{a:.4f},{b:.4f},{c:.4f},{'big' if a + b > 0 else 'small'}" for a, b, c in x]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "2")
+
+
+def test_bound_keeps_its_contract(run_cli):
+    arguments = ("--risk", 0.0635, "--kl", 2363, "--n", 60000, "--delta", 0.05)
+    code, out, _ = run_cli("bound", "catoni", *arguments, "--json")
+    assert code == 0
+    assert out.count("\n") == 1
+    answer = json.loads(out)
+    assert answer["bound"] == pytest.approx(0.1552, abs=5e-5)
+    assert answer["lambda"] == pytest.approx(59817, rel=1e-3)
+    for name, text in (("small-kl", "15.48"), ("mcallester", "20.4"), ("catoni", "15.52")):
+        code, out, _ = run_cli("bound", name, *arguments)
+        assert code == 0
+        assert f"{name}: {text}" in out
+    assert "(vacuous)" in run_cli("bound", "mcallester", "--risk", 1, "--kl", 9, "--n", 9)[1]
+
+
+def test_train_certify_predict_plot_from_a_csv(run_cli, csv, tmp_path):
+    folder = tmp_path / "run"
+    code, out, err = run_cli("train", "--dataset", csv, "--test-data", csv, "--out", folder, *SMALL)
+    assert code == 0
+    assert f"pacbayes certify {folder}" in out
+    assert "epoch    4" in err
+    assert "Traceback" not in err
+
+    code, out, _ = run_cli("certify", folder, "-T", 5)
+    assert code == 0
+    assert "Certificate: at most" in out
+    assert "randomised classifier" in out
+    assert "majority vote (not covered)" in out
+    code, out, _ = run_cli("certify", folder, "-T", 5, "--json")
+    certificate = json.loads(out)
+    assert certificate["n"] == 200
+    assert certificate["test"]["n"] == 200
+    assert sum(certificate["ledger"].values()) == certificate["delta"] == 0.05
+
+    code, out, err = run_cli("predict", folder, csv)
+    assert code == 0
+    assert out.splitlines()[0] == "label"
+    assert len(out.splitlines()) == 201
+    assert set(out.splitlines()[1:]) <= {"big", "small"}
+    assert "randomised classifier" in err
+    assert "error on the labels given" in err
+    code, out, err = run_cli("predict", folder, csv, "--method", "vote", "--json")
+    answer = json.loads(out)
+    assert "not covered" in answer["predictor"]
+    assert len(answer["votes"]) == 200
+    code, out, err = run_cli("predict", folder, csv, "--out", tmp_path / "p.csv")
+    assert code == 0
+    assert out == ""
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 201
+
+    code, out, _ = run_cli("plot", folder, "--out", tmp_path / "p.png")
+    assert code == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_train_as_json_and_again(run_cli, csv, tmp_path):
+    arguments = ("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL, "--json")
+    code, out, err = run_cli(*arguments)
+    assert code == 0
+    assert err == ""
+    assert json.loads(out)["evaluation"]["epoch"] == 4
+    code, out, _ = run_cli(*arguments)
+    assert code == 0
+    assert json.loads(out)["evaluation"] is None  # it was finished
+
+
+def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
+    from pacbayes import runs
+
+    whole = tmp_path / "whole"
+    run_cli("train", "--dataset", csv, "--out", whole, *SMALL)
+    original = runs.train_run
+
+    def interrupted(run, data):
+        for i, step in enumerate(original(run, data)):
+            if i == 10:
+                raise KeyboardInterrupt
+            yield step
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr(runs, "train_run", interrupted)
+    code, _, err = run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
+    assert code == 130
+    assert "same command" in err
+    assert "Traceback" not in err
+    monkeypatch.setattr(runs, "train_run", original)
+    assert run_cli("train", "--dataset", csv, "--out", folder, *SMALL)[0] == 0
+    posteriors = [(f / "posterior.safetensors").read_bytes() for f in (whole, folder)]
+    assert posteriors[0] == posteriors[1]
+
+
+def test_fallback_is_loud(run_cli, csv, tmp_path):
+    code, _, err = run_cli(
+        "train",
+        "--dataset",
+        tmp_path / "none.csv",
+        "--fallback",
+        csv,
+        "--out",
+        tmp_path / "r",
+        *SMALL,
+    )
+    assert code == 0
+    assert "!!!!!!!!" in err
+    assert "INSTEAD OF" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("bound", "catoni", "--risk", "2", "--kl", "1", "--n", "9"),
+            "risk must be in [0, 1], got 2",
+        ),
+        (("bound", "catoni", "--risk", "nan", "--kl", "1", "--n", "9"), "got nan"),
+        (("bound", "magic", "--risk", "0", "--kl", "1", "--n", "9"), "'magic' is not one of"),
+        (
+            ("bound", "small-kl", "--risk", "0", "--kl", "1", "--n", "9", "--lambda", "3"),
+            "--lambda",
+        ),
+        (("bound", "small-kl", "--risk", "0", "--kl", "1", "--n", "9", "--delta", "1"), "got 1.0"),
+        (("train", "--out", "{tmp}/r", "--delta", "0"), "--delta: Input should be greater than 0"),
+        (("train", "--out", "{tmp}/r", "--samples", "0"), "--samples"),
+        (("train", "--out", "{tmp}/r", "--activation", "sign", "-T", "1"), "at least 2, got 1"),
+        (("train", "--out", "{tmp}/r", "--widths", "a,b"), "--widths must look like 100,100,100"),
+        (("train", "--out", "{tmp}/r", "--lambda", "0.5"), "--lambda"),
+        (("train", "--out", "{tmp}/r", "--dataset", "mnst"), "no data set 'mnst'"),
+        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/none.csv"), "no such file"),
+        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/nan.csv"), "nan in example 3"),
+        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/three.csv"), "3 values"),
+        (("train", "--out", "{tmp}/file/r", "--dataset", "digits"), "file"),
+        (("train", "--out", "{tmp}/file", "--dataset", "digits"), "file"),
+        (("train",), "Missing option '--out'"),
+        (("trian",), "Did you mean 'train'?"),
+        (("train", "--epoch", "3"), "--epochs"),
+        (("certify", "{tmp}"), "is not a run folder"),
+        (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1, got 0"),
+        (("predict", "{tmp}", "x.csv", "--method", "best"), "randomised or vote, got 'best'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
+    run_cli, tmp_path, arguments, message
+):
+    (tmp_path / "file").write_text("not a folder")
+    rows = [f"{'nan' if i == 3 else i},{i % 2}" for i in range(10)]
+    (tmp_path / "nan.csv").write_text("\n".join(rows))
+    (tmp_path / "three.csv").write_text("\n".join(f"{i},{i % 3}" for i in range(10)))
+    code, out, err = run_cli(*(a.format(tmp=tmp_path) for a in arguments))
+    assert code == 2
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert not (tmp_path / "r").exists()
+
+
+def test_damage_is_reported_by_name(run_cli, csv, tmp_path):
+    folder = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
+    path = folder / "posterior.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    code, _, err = run_cli("certify", folder)
+    assert code == 2
+    assert "posterior.safetensors is damaged" in err
+    assert not (folder / "certificate.json").exists()
+
+
+def test_wrong_width_at_prediction(run_cli, csv, tmp_path):
+    run_cli("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
+    (tmp_path / "wide.csv").write_text("1,2,3,4,5,6\n")
+    code, _, err = run_cli("predict", tmp_path / "run", tmp_path / "wide.csv")
+    assert code == 2
+    assert "5 features, but the network takes 3" in err
+
+
+def test_help_and_version(run_cli):
+    code, out, _ = run_cli()
+    assert code == 0
+    assert "train" in out
+    assert run_cli("--version")[1] == f"pacbayes {__version__}\n"
+
+
+def test_percentages_are_rounded_up():
+    assert console.percent_up(0.13005) == "13.01 %"
+    assert console.percent_up(0.13) == "13.01 %"  # the double 0.13 is a hair above 13 %
+    assert console.percent_up(0.125) == "12.50 %"
+    assert console.percent_up(1.0) == "100.00 %"
+    assert console.percent_up(1e-9, 4) == "0.0001 %"
