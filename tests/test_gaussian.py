@@ -89,10 +89,20 @@ def test_kl_sees_convolutions_and_nested_containers():
     assert kl(body).item() == pytest.approx(body[0][0].bias.kl().item())
 
 
-def test_kl_has_a_gradient():
-    g = moved(Gaussian(3, 2, scale=2.0))
-    (gradient,) = torch.autograd.grad(g.kl(), g.mean)
-    assert torch.allclose(gradient, (g.mean - g.prior_mean) / 4, rtol=1e-5)
+@pytest.mark.parametrize("learned_scale", [False, True])
+def test_kls_gradient_against_finite_differences(learned_scale):
+    g = moved(Gaussian(3, 2, scale=2.0, learned_scale=learned_scale)).double()
+    for parameter in g.parameters():
+        (gradient,) = torch.autograd.grad(3 * g.kl(), parameter)
+        for i in range(6):
+            ends = []
+            for h in (1e-6, -1e-6):
+                with torch.no_grad():
+                    parameter.view(-1)[i] += h
+                    ends.append(3 * g.kl().item())
+                    parameter.view(-1)[i] -= h
+            slope = (ends[0] - ends[1]) / 2e-6
+            assert gradient.view(-1)[i].item() == pytest.approx(slope, abs=1e-7)
 
 
 def test_a_trainable_parameter_outside_the_posterior_is_refused_by_name():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,13 +70,32 @@ class Gaussian(nn.Module):
 
     def kl(self) -> Tensor:
         r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""
-        shift = self.mean.double() - self.prior_mean.double()
-        s0 = self.prior_log_scale.double()
-        quadratic = 0.5 * (shift * (-s0).exp()).square().sum()
-        if not self.learned_scale:
-            return quadratic
-        r = 2 * (self.log_scale.double() - s0)
-        return quadratic + 0.5 * (r.expm1() - r).sum()
+        value: Tensor = _KL.apply(self.mean, self.log_scale, self.prior_mean, self.prior_log_scale)
+        return value
+
+
+class _KL(torch.autograd.Function):
+    """The formula with its derivatives, (μ − μ₀)/σ₀² and σ²/σ₀² − 1 in ln σ.
+
+    Written out because autograd in float64 would cost as much as a whole training step.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, mean: Tensor, log_scale: Tensor, prior_mean: Tensor, prior_log_scale: Tensor
+    ) -> Tensor:
+        s0 = prior_log_scale.double()
+        shift = (mean.double() - prior_mean).mul_((-s0).exp())
+        r = (log_scale.double() - s0).mul_(2)
+        excess = r.expm1()  # σ²/σ₀² − 1
+        ctx.save_for_backward(shift, excess, s0)
+        return 0.5 * (shift.square().sum() + (excess - r).sum() * (mean.numel() / r.numel()))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        shift, excess, s0 = ctx.saved_tensors
+        scales = grad * excess if ctx.needs_input_grad[1] else None
+        return grad * (-s0).exp() * shift, scales, None, None
 
 
 def kl(module: nn.Module) -> Tensor:

@@ -68,7 +68,7 @@ class Trainer:
         self.network, self.x, self.y, self.settings = network, x, y, settings
         self.n = len(x)
         self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
-        self.optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
+        self.optimiser = torch.optim.Adam(network.parameters(), fused=True)
         self.epoch = 0
         self.seconds = 0.0
         self.history: list[Evaluation] = []
