@@ -20,14 +20,13 @@ from pacbayes.certificate import Certificate
 from pacbayes.data import load
 from pacbayes.losses import linear, zero_one
 from pacbayes.objectives import fix_lambda
-from pacbayes.runs import tensors
 
 
 def train(epochs: int, samples: int) -> tuple[Certificate, float]:
     """Train on scikit-learn's digits; returns the certificate and the vote's test error."""
     torch.manual_seed(0)
     data = load("digits")
-    x, y = tensors(data, "train")
+    x, y = data.tensors("train")
     body = nn.Sequential(
         nn.Unflatten(1, (1, 8, 8)),
         GaussianConv2d(1, 8, 3, stride=2, learned_scale=True),
@@ -46,7 +45,7 @@ def train(epochs: int, samples: int) -> tuple[Certificate, float]:
         if (epoch + 1) % 25 == 0:
             print(f"epoch {epoch + 1:3d}  loss {loss.item():.3f}  KL {kl(network).item():.1f}")
     certificate = certify(network, x, y, samples=samples)
-    x_test, y_test = tensors(data, "test")
+    x_test, y_test = data.tensors("test")
     error = zero_one(majority_vote(network.eval(), x_test, 100), y_test).mean().item()
     return certificate, error
 

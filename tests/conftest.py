@@ -7,6 +7,7 @@ from hypothesis import settings
 # Examples are the same in every run: a failure is a fact, not an accident.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
+torch.set_num_threads(1)  # everything here is small, and threads that wait for each other are slow
 
 
 @pytest.fixture(autouse=True)

@@ -150,6 +150,22 @@ def test_test_errors_are_those_of_the_test_part(tmp_path, source):
     assert runs.test_errors(run, run.load_network(), run.load_data()) is None
 
 
+def test_a_full_disk_leaves_no_folder_behind(tmp_path, source, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "save_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        runs.prepare(tmp_path / "run", SETTINGS, source, source.load())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_named_data_set_of_another_width_is_refused(tmp_path, source):
+    run = trained(tmp_path / "run", source)
+    with pytest.raises(DataError, match="digits: 64 features, but the network takes 4"):
+        runs.predict(run, "digits", "vote", samples=1, seed=0, label=None)
+
+
 def test_not_a_run(tmp_path):
     with pytest.raises(ValueError, match=r"no run\.json in it"):
         runs.open_run(tmp_path)

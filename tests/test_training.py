@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from pacbayes import Settings, Trainer, dense_network, kl
-from pacbayes.randomness import seeded
+from pacbayes import Settings, Trainer, build_network, kl, train
 from pacbayes.training import Evaluation, halvings, warm_cosine
 
 
@@ -30,15 +29,7 @@ def trainer(**changes):
             **changes,
         }
     )
-    with seeded(settings.seed, "prior"):
-        network = dense_network(
-            4,
-            settings.widths,
-            settings.activation,
-            estimator=settings.estimator,
-            learned_scale=settings.learned_scale,
-        )
-    return Trainer(network, *toy(), settings)
+    return Trainer(build_network(settings, 4), *toy(), settings)
 
 
 def finish(t):
@@ -105,6 +96,12 @@ def test_training_learns_and_keeps_the_best_epoch_by_bound():
     best = min(t.history, key=lambda e: e.bound)
     t.network.load_state_dict(t.network.state_dict() | t.best)
     assert kl(t.network).item() == best.kl
+
+
+def test_train_leaves_the_network_at_its_best_epoch():
+    t = trainer(epochs=20, evaluate_every=1)
+    history = train(t.network, t.x, t.y, t.settings)
+    assert kl(t.network).item() == min(history, key=lambda e: e.bound).kl
 
 
 def test_the_prior_never_moves():

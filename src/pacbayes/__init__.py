@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pacbayes.enumeration import exact_aggregate
     from pacbayes.gaussian import Gaussian, kl
     from pacbayes.layers import GaussianConv2d, GaussianLinear
-    from pacbayes.network import Network, dense_network
+    from pacbayes.network import Network, build_network, dense_network
     from pacbayes.risk import empirical_risk, majority_vote, predict_randomised
     from pacbayes.settings import Settings
-    from pacbayes.training import Trainer
+    from pacbayes.training import Trainer, train
 
 __version__ = "0.1.0"
 
@@ -29,10 +29,10 @@ _HOMES = {
     "enumeration": ("exact_aggregate",),
     "gaussian": ("Gaussian", "kl"),
     "layers": ("GaussianConv2d", "GaussianLinear"),
-    "network": ("Network", "dense_network"),
+    "network": ("Network", "build_network", "dense_network"),
     "risk": ("empirical_risk", "majority_vote", "predict_randomised"),
     "settings": ("Settings",),
-    "training": ("Trainer",),
+    "training": ("Trainer", "train"),
 }
 __all__ = [
     "Certificate",
@@ -45,6 +45,7 @@ __all__ = [
     "Sampled",
     "Settings",
     "Trainer",
+    "build_network",
     "catoni",
     "certify",
     "dense_network",
@@ -56,6 +57,7 @@ __all__ = [
     "mcallester",
     "predict_randomised",
     "small_kl",
+    "train",
 ]
 
 

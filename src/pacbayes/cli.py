@@ -153,10 +153,11 @@ def certify(
 
     opened = runs.open_run(run)
     network, data = opened.load_network(), opened.load_data()
-    certificate = runs.certify_run(
-        opened, network, data, delta=delta, bound=bound, samples=samples, seed=seed
-    )
-    errors = runs.test_errors(opened, network, data)
+    with console.waiting(f"sampling {samples} networks for each of {len(data.x_train)} examples"):
+        certificate = runs.certify_run(
+            opened, network, data, delta=delta, bound=bound, samples=samples, seed=seed
+        )
+        errors = runs.test_errors(opened, network, data)
     if as_json:
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pacbayes.runs import Prediction, Run, TestErrors
     from pacbayes.training import Evaluation, Progress
 
-__all__ = ["percent_up", "shout", "show_certificate", "show_prediction", "show_training"]
+__all__ = ["percent_up", "shout", "show_certificate", "show_prediction", "show_training", "waiting"]
 
 
 def percent_up(value: float, digits: int = 2) -> str:
@@ -36,6 +37,11 @@ def shout(message: str) -> None:
     """A warning nobody can miss, on standard error."""
     bar = "!" * 78
     print(f"{bar}\n{message}\n{bar}", file=sys.stderr, flush=True)
+
+
+def waiting(message: str) -> AbstractContextManager[object]:
+    """A moving sign of life on a terminal, nothing elsewhere."""
+    return Console(stderr=True).status(message)
 
 
 def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evaluation | None:

@@ -14,8 +14,10 @@ from pacbayes.choices import Activation, Estimator
 from pacbayes.draws import Draw, estimate, leave_one_out
 from pacbayes.heads import Head
 from pacbayes.layers import GaussianLinear
+from pacbayes.randomness import seeded
+from pacbayes.settings import Settings
 
-__all__ = ["Network", "dense_network"]
+__all__ = ["Network", "build_network", "dense_network"]
 
 Baseline = Callable[[Tensor], Tensor | float]
 
@@ -88,6 +90,19 @@ def dense_network(
     )
     body: Body = Dense(layers, rules) if layers else Deterministic(nn.Identity())
     return Network(body, last, head, baseline)
+
+
+def build_network(settings: Settings, inputs: int) -> Network:
+    """The dense network that settings describe, its prior drawn from their seed."""
+    with seeded(settings.seed, "prior"):
+        return dense_network(
+            inputs,
+            settings.widths,
+            settings.activation,
+            estimator=settings.estimator,
+            scale=settings.prior_scale,
+            learned_scale=settings.learned_scale,
+        )
 
 
 def _rules(

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import pacbayes
 from pacbayes.certificate import PREDICTOR, VOTE, Certificate, certify
@@ -32,9 +31,9 @@ from pacbayes.checkpoint import (
     save_tensors,
 )
 from pacbayes.choices import BoundName
-from pacbayes.data import NAMES, DataError, Dataset, Table, load, read_table
+from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
 from pacbayes.losses import zero_one
-from pacbayes.network import Network, dense_network
+from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
 from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.settings import Settings
@@ -89,7 +88,7 @@ class Run:
             )
         if file_sha256(self.folder / "prior.safetensors") != self.record["prior_sha256"]:
             raise DamagedFileError(f"{self.folder / 'prior.safetensors'} is not the run's prior")
-        network = _build(self.settings, self.record["data"]["features"])
+        network = build_network(self.settings, self.record["data"]["features"])
         prior, _ = load_tensors(self.folder / "prior.safetensors")
         posterior, _ = load_tensors(self.folder / "posterior.safetensors")
         network.load_state_dict(network.state_dict() | prior | posterior)
@@ -153,24 +152,27 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
                     "give another --out, or remove it first"
                 )
         return run
-    folder.mkdir(parents=True, exist_ok=True)
-    network = _build(settings, features)
+    network = build_network(settings, features)
     prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
-    save_tensors(folder / "prior.safetensors", prior)
-    record = {
-        "format": 1,
-        **wanted,
-        "prior_sha256": file_sha256(folder / "prior.safetensors"),
-        "versions": versions(),
-    }
-    save_json(folder / "run.json", record)
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "prior.safetensors"
+    try:
+        save_tensors(path, prior)
+        record = {"format": 1, **wanted, "prior_sha256": file_sha256(path), "versions": versions()}
+        save_json(folder / "run.json", record)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        if new:
+            folder.rmdir()
+        raise
     return Run(folder, settings, source, record)
 
 
 def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
     """Train from the last checkpoint to the end, saving as it goes."""
-    network = _build(run.settings, data.x_train.shape[1])
-    trainer = Trainer(network, *tensors(data, "train"), run.settings)
+    network = build_network(run.settings, data.x_train.shape[1])
+    trainer = Trainer(network, *data.tensors("train"), run.settings)
     checkpoint = run.folder / "checkpoint.safetensors"
     if checkpoint.exists():
         trainer.restore(*load_tensors(checkpoint))
@@ -206,7 +208,7 @@ def certify_run(
         "certificate_seed": seed,
         "versions": versions(),
     }
-    x, y = tensors(data, "train")
+    x, y = data.tensors("train")
     with seeded(seed, "certificate"):
         certificate = certify(
             network, x, y, delta=delta, bound=bound, samples=samples, provenance=provenance
@@ -216,14 +218,16 @@ def certify_run(
 
 
 def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
-    """Errors on the test part, which the certificate never looks at; None where there is none."""
+    """Errors on the test part, which the certificate never looks at; left in the folder too."""
     if len(data.x_test) == 0:
         return None
-    x, y = tensors(data, "test")
+    x, y = data.tensors("test")
     with seeded(run.settings.seed, "prediction"):
         randomised = zero_one(predict_randomised(network, x), y).double().mean().item()
         vote = zero_one(majority_vote(network, x, _VOTES).sign(), y).double().mean().item()
-    return TestErrors(randomised, vote, _VOTES, len(x))
+    errors = TestErrors(randomised, vote, _VOTES, len(x))
+    save_json(run.folder / "test.json", asdict(errors))
+    return errors
 
 
 def predict(
@@ -231,12 +235,13 @@ def predict(
 ) -> Prediction:
     """Labels for a file of examples, or for the test part of a named data set."""
     network = run.load_network().double().eval()
-    classes = run.record["data"]["classes"]
+    classes, width = run.record["data"]["classes"], run.record["data"]["features"]
     if data in NAMES:
         source = load(data)
         table = Table(source.x_test, np.array([source.classes[i] for i in source.y_test]))
+        check_width(table.x, width, data)
     else:
-        table = read_table(Path(data), label, width=run.record["data"]["features"])
+        table = read_table(Path(data), label, width)
     x = torch.from_numpy(table.x).double()
     with seeded(seed, "prediction"):
         if method == "vote":
@@ -253,12 +258,6 @@ def predict(
     return Prediction(predictor, labels, None if votes is None else votes.tolist(), error)
 
 
-def tensors(data: Dataset, part: str) -> tuple[Tensor, Tensor]:
-    """Features and labels −1/+1 of the training or the test part."""
-    x = data.x_train if part == "train" else data.x_test
-    return torch.from_numpy(x), torch.from_numpy(data.signs(part))
-
-
 def versions() -> dict[str, str]:
     """What bit-identical results depend on, beside the seed."""
     return {
@@ -268,18 +267,6 @@ def versions() -> dict[str, str]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
     }
-
-
-def _build(settings: Settings, features: int) -> Network:
-    with seeded(settings.seed, "prior"):
-        return dense_network(
-            features,
-            settings.widths,
-            settings.activation,
-            estimator=settings.estimator,
-            scale=settings.prior_scale,
-            learned_scale=settings.learned_scale,
-        )
 
 
 def _difference(have: dict[str, Any], want: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from pacbayes.randomness import stream
 from pacbayes.risk import empirical_risk
 from pacbayes.settings import Settings
 
-__all__ = ["Evaluation", "Progress", "Trainer", "halvings"]
+__all__ = ["Evaluation", "Progress", "Trainer", "halvings", "train"]
 
 HOPELESS_RISK, HOPELESS_EPOCH = 0.45, 10  # the paper ends runs that have not learned by then
 
@@ -192,6 +192,15 @@ class Trainer:
         self.log_lambda, self.generator_state = tensors["log_lambda"], tensors["generator"]
         self.epoch, self.seconds = record["epoch"], record["seconds"]
         self.history = [Evaluation(**e) for e in record["history"]]
+
+
+def train(network: Network, x: Tensor, y: Tensor, settings: Settings) -> list[Evaluation]:
+    """Train to the end, leave the network at its best epoch by bound, return every evaluation."""
+    trainer = Trainer(network, x, y, settings)
+    for _ in trainer.steps():
+        pass
+    network.load_state_dict(network.state_dict() | trainer.best)
+    return trainer.history
 
 
 def halvings(bounds: Sequence[float]) -> int:

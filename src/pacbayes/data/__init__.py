@@ -8,9 +8,9 @@ import numpy as np
 
 from pacbayes.data.dataset import DataError, Dataset, two_classes
 from pacbayes.data.idx import FASHION_MNIST, MNIST, Collection, fetch
-from pacbayes.data.tables import Table, read_table
+from pacbayes.data.tables import Table, check_width, read_table
 
-__all__ = ["NAMES", "DataError", "Dataset", "Table", "load", "read_table"]
+__all__ = ["NAMES", "DataError", "Dataset", "Table", "check_width", "load", "read_table"]
 
 NAMES = ("binary-mnist", "mnist", "binary-fashion-mnist", "digits")
 

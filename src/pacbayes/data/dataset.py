@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["DataError", "Dataset", "Floats", "check_features", "two_classes"]
 
@@ -60,6 +63,13 @@ class Dataset:
             )
         y = self.y_train if part == "train" else self.y_test
         return (2 * y - 1).astype(np.float32)
+
+    def tensors(self, part: str = "train") -> tuple[Tensor, Tensor]:
+        """Features and labels −1/+1 as torch has them."""
+        import torch
+
+        x = self.x_train if part == "train" else self.x_test
+        return torch.from_numpy(x), torch.from_numpy(self.signs(part))
 
     @property
     def train_sha256(self) -> str:

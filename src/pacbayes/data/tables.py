@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pacbayes.data.dataset import DataError, Floats, check_features
 
-__all__ = ["Table", "read_table"]
+__all__ = ["Table", "check_width", "read_table"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,15 @@ def read_table(path: Path, label: str | None = None, width: int | None = None) -
     else:
         raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
     check_features(table.x, str(path))
-    if width is not None and table.x.shape[1] != width:
-        raise DataError(f"{path}: {table.x.shape[1]} features, but the network takes {width}")
+    if width is not None:
+        check_width(table.x, width, str(path))
     return table
+
+
+def check_width(x: Floats, width: int, where: str) -> None:
+    """Refuse examples a network of another width cannot take."""
+    if x.shape[1] != width:
+        raise DataError(f"{where}: {x.shape[1]} features, but the network takes {width}")
 
 
 def _read_npz(path: Path) -> Table:

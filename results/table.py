@@ -1,0 +1,75 @@
+"""The README's table, from the runs in this folder: `python results/table.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pacbayes import paper
+from pacbayes.console import percent_up
+
+HERE = Path(__file__).parent
+HEADINGS = (
+    "run",
+    "training",
+    "train risk",
+    "test error",
+    "majority vote, test",
+    "KL",
+    "Catoni bound, the paper's way",
+    "**certificate**",
+)
+
+
+def row(folder: Path) -> tuple[str, ...]:
+    """One run: its settings, and what `certify` found."""
+    run, history, certificate, test = (
+        json.loads((folder / f"{name}.json").read_text())
+        for name in ("run", "history", "certificate", "test")
+    )
+    s = run["settings"]
+    scales = "learned scales" if s["learned_scale"] else "unit variance"
+    return (
+        f"{s['activation']}, {s['objective']}, {s['protocol']}, {scales}, T = {s['samples']}",
+        f"{s['epochs']} epochs, {history[-1]['seconds']:.0f} s",
+        f"{100 * certificate['risk']:.2f}",
+        f"{100 * test['randomised']:.2f}",
+        f"{100 * test['vote']:.2f}",
+        f"{certificate['kl']:.0f}",
+        _up(certificate["catoni"]),
+        f"**{_up(certificate['bound'])}**",
+    )
+
+
+def paper_row(objective: str, activation: str) -> tuple[str, ...]:
+    p = paper.RESULTS[objective, activation]
+    risks = (f"{100 * p.train_linear:.2f}", f"{100 * p.test_zero_one:.2f}", "–", f"{p.kl:.0f}")
+    name = f"*paper: {activation}, {objective}, unit variance, T = {p.samples}*"
+    return (name, "200 epochs, GPU", *risks, f"{100 * p.bound:.1f}", "–")
+
+
+def table(folders: list[Path]) -> str:
+    """Markdown; every run stands above the paper's column for the same network and objective."""
+    rows: list[tuple[str, ...]] = []
+    for objective, activation in paper.RESULTS:
+        ours = [row(f) for f in folders if _column(f) == (objective, activation)]
+        if ours:
+            rows += [*ours, paper_row(objective, activation)]
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _column(folder: Path) -> tuple[str, Any]:
+    settings: dict[str, Any] = json.loads((folder / "run.json").read_text())["settings"]
+    return settings["objective"], settings["activation"]
+
+
+def _up(value: float) -> str:
+    return percent_up(value).removesuffix(" %")
+
+
+if __name__ == "__main__":
+    text = table(sorted(path.parent for path in HERE.glob("*/test.json")))
+    (HERE / "table.md").write_text(text)
+    print(text, end="")
