@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test clean
+.PHONY: run test results clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -14,6 +14,20 @@ test: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# Everything the README's table and picture say, from nothing; finished runs are kept.
+FAST := relu sigmoid sign
+PAPER := fix-lambda optim-lambda
+results: .venv/installed
+	for a in $(FAST); do \
+	  $(BIN)/pacbayes train --activation $$a --out results/fast-$$a && \
+	  $(BIN)/pacbayes certify results/fast-$$a || exit 1; done
+	for o in $(PAPER); do \
+	  $(BIN)/pacbayes train --protocol paper --objective $$o --samples 10 \
+	    --out results/paper-$$o-relu && \
+	  $(BIN)/pacbayes certify results/paper-$$o-relu || exit 1; done
+	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
+	$(BIN)/python results/table.py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -141,6 +141,16 @@ def test_fallback_is_loud(run_cli, csv, tmp_path):
     assert "INSTEAD OF" in err
 
 
+def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", x=rng.normal(size=(50, 3)), y=rng.integers(0, 2, 50))
+    _, out, _ = run_cli(
+        "train", "--dataset", tmp_path / "noise.npz", "--out", tmp_path / "r", *SMALL
+    )
+    assert "learned nothing: 50 examples" in out
+    assert "--widths none" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -16,6 +16,11 @@ def test_the_paper_protocol_is_the_papers():
         assert s.delta == 0.05
 
 
+def test_the_batch_follows_the_data_unless_given():
+    assert [Settings().batch(n) for n in (10, 3000, 60_000)] == [16, 30, 512]
+    assert Settings(batch_size=7).batch(60_000) == 7
+
+
 def test_changes_override_a_protocol_and_survive_json():
     s = Settings.of("fast", "sign", epochs=3, widths=(7,))
     assert (s.epochs, s.widths, s.learned_scale) == (3, (7,), True)

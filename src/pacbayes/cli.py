@@ -117,6 +117,7 @@ def train(
     _set_threads(threads)
     from pacbayes import console, runs
     from pacbayes.data import DataError
+    from pacbayes.training import HOPELESS_RISK
 
     texts = [None if path is None else str(path) for path in (data_folder, test_data)]
     source = runs.DataSource(dataset, texts[0], texts[1], label)
@@ -128,11 +129,16 @@ def train(
         console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
         source = runs.DataSource(fallback)
         data = source.load()
+        if widths is None:  # bundled data are too few to pay for three hidden layers
+            settings = settings.model_copy(update={"widths": ()})
     run = runs.prepare(out, settings, source, data)
     last = console.show_training(runs.train_run(run, data), run, quiet=as_json)
     if as_json:
         print(json.dumps({"run": str(out), "evaluation": last and asdict(last)}))
     else:
+        if last is not None and last.risk > HOPELESS_RISK:
+            print(f"The network has learned nothing: {run.record['data']['n']} examples may be too")
+            print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
         print(f"Trained. Next: pacbayes certify {out}")
 
 

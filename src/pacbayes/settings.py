@@ -27,7 +27,7 @@ class Settings(BaseModel):
     lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
     epochs: int = Field(200, ge=1)
-    batch_size: int = Field(256, ge=1)
+    batch_size: int | None = Field(None, ge=1)  # None is a hundredth of n, within 16 and 512
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     samples: int = Field(10, ge=1)  # T in training
     kl_warmup: float = Field(0.0, ge=0, le=1)  # part of the run in which the KL's weight grows
@@ -45,6 +45,10 @@ class Settings(BaseModel):
         if depth >= least and self.samples < 2:
             raise ValueError(f"{self.estimator} needs samples of at least 2, got {self.samples}")
         return self
+
+    def batch(self, n: int) -> int:
+        """Examples in a mini-batch, out of n: enough steps for few, enough work for many."""
+        return self.batch_size or min(512, max(16, n // 100))
 
     @classmethod
     def of(
@@ -64,14 +68,14 @@ class Settings(BaseModel):
         if protocol == "paper":
             result = paper.RESULTS[objective, activation]
             chosen |= {"learning_rate": result.learning_rate, "samples": result.samples}
-            chosen |= {"estimator": "marginal"}
+            chosen |= {"estimator": "marginal", "batch_size": 256}
         else:
             chosen |= {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
         return cls(**(chosen | changes))
 
 
 _FAST: dict[str, dict[str, Any]] = {
-    "relu": {"epochs": 60, "samples": 1},
+    "relu": {"epochs": 60, "samples": 1, "kl_warmup": 0.1},
     "sigmoid": {"epochs": 40, "samples": 4, "kl_warmup": 0.3},
-    "sign": {"epochs": 40, "samples": 4, "estimator": "local-expectation"},
+    "sign": {"epochs": 40, "samples": 4, "kl_warmup": 0.3, "estimator": "local-expectation"},
 }

@@ -20,7 +20,7 @@ from pacbayes.randomness import stream
 from pacbayes.risk import empirical_risk
 from pacbayes.settings import Settings
 
-__all__ = ["Evaluation", "Progress", "Trainer", "halvings", "train"]
+__all__ = ["HOPELESS_RISK", "Evaluation", "Progress", "Trainer", "halvings", "train"]
 
 HOPELESS_RISK, HOPELESS_EPOCH = 0.45, 10  # the paper ends runs that have not learned by then
 
@@ -102,10 +102,10 @@ class Trainer:
     def _one_epoch(self) -> Iterator[Progress]:
         start = time.perf_counter()
         s = self.settings
-        order = torch.randperm(self.n)
-        batches = math.ceil(self.n / s.batch_size)
+        order = torch.randperm(self.n).split(s.batch(self.n))
+        batches = len(order)
         self.network.train()
-        for i, index in enumerate(order.split(s.batch_size)):
+        for i, index in enumerate(order):
             done = (self.epoch + i / batches) / s.epochs
             rate = self._learning_rate(done)
             x, y = self.x[index], self.y[index]
