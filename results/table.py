@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes import paper
-from pacbayes.console import percent_up
+from pacbayes.bounds import percent_up
 
 HERE = Path(__file__).parent
 HEADINGS = (

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pacbayes import __version__, cli, console
+from pacbayes import __version__, cli
 
 
 @pytest.fixture
@@ -226,11 +226,3 @@ def test_help_and_version(run_cli):
     assert code == 0
     assert "train" in out
     assert run_cli("--version")[1] == f"pacbayes {__version__}\n"
-
-
-def test_percentages_are_rounded_up():
-    assert console.percent_up(0.13005) == "13.01 %"
-    assert console.percent_up(0.13) == "13.01 %"  # the double 0.13 is a hair above 13 %
-    assert console.percent_up(0.125) == "12.50 %"
-    assert console.percent_up(1.0) == "100.00 %"
-    assert console.percent_up(1e-9, 4) == "0.0001 %"

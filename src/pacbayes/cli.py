@@ -220,7 +220,6 @@ def bound(
     pacbayes bound catoni --risk 0.0635 --kl 2363 --n 60000 --delta 0.05
     """
     from pacbayes import bounds
-    from pacbayes.console import percent_up
 
     result: dict[str, Any] = {"name": name, "risk": risk, "kl": kl, "n": n, "delta": delta}
     if name == "catoni":
@@ -238,7 +237,7 @@ def bound(
     else:
         note = " (vacuous)" if result["bound"] >= 1 else ""
         at = f" at λ = {lam:.6g}" if name == "catoni" else ""
-        print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")
+        print(f"{name}: {bounds.percent_up(result['bound'], 4)}{note}{at}")
 
 
 @app.command()

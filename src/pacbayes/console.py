@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,19 +16,14 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from pacbayes import paper
+from pacbayes.bounds import percent_up
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
     from pacbayes.runs import Prediction, Run, TestErrors
     from pacbayes.training import Evaluation, Progress
 
-__all__ = ["percent_up", "shout", "show_certificate", "show_prediction", "show_training", "waiting"]
-
-
-def percent_up(value: float, digits: int = 2) -> str:
-    """A fraction as a percentage, rounded up: never below what was certified."""
-    scale = 10**digits
-    return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"
+__all__ = ["shout", "show_certificate", "show_prediction", "show_training", "waiting"]
 
 
 def shout(message: str) -> None:
@@ -54,6 +47,7 @@ def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evalua
         f"{run.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
         f"{s.protocol} protocol, {s.epochs} epochs",
         highlight=False,
+        soft_wrap=True,
     )
     last = None
     columns = (
@@ -67,7 +61,10 @@ def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evalua
     with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=s.epochs, bound="")
         for step in steps:
-            bar.update(task, completed=step.epoch - 1 + step.batch // step.batches)
+            done = step.epoch - 1 + step.batch / step.batches
+            if bar.tasks[0].completed == 0:
+                bar.reset(task, completed=step.epoch - 1)  # a resumed run has not been that fast
+            bar.update(task, completed=done)
             if step.evaluation is not None:
                 last = step.evaluation
                 bar.update(task, bound=f"bound {percent_up(last.bound)}")

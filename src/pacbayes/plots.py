@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from pacbayes.bounds import percent_up
 from pacbayes.checkpoint import load_json, write_atomically
 from pacbayes.runs import Run
 
@@ -32,7 +33,7 @@ def plot_history(run: Run, out: Path) -> None:
         values = [100 * e[key] for e in history]
         left.plot(epochs, values, color=colour, linewidth=2)
         left.annotate(
-            f"{label}\n{values[-1]:.1f} %",
+            f"{label}\n{percent_up(history[-1][key], 1)}",
             (epochs[-1], values[-1]),
             xytext=(6, 0),
             textcoords="offset points",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
-__all__ = ["check", "check_probability", "upward"]
+__all__ = ["check", "check_probability", "percent_up", "upward"]
 
 
 def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> None:
@@ -21,6 +22,12 @@ def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> 
 def check_probability(delta: float) -> None:
     if not 0 < delta < 1:
         raise ValueError(f"delta must be in (0, 1), got {delta}")
+
+
+def percent_up(value: float, digits: int = 2) -> str:
+    """A fraction as a percentage, rounded up: what is printed is never below what holds."""
+    scale = 10**digits
+    return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"
 
 
 def upward(x: float) -> float:

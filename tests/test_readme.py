@@ -1,0 +1,49 @@
+"""What the README shows is what happens and what was measured."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pacbayes.bounds import percent_up
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_python_example_runs_and_certifies_something(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(code.strip().splitlines()) <= 10
+    names = {}
+    exec(code, names)
+    assert capsys.readouterr().out.startswith("bound 0.")
+    assert names["certificate"].bound < 0.35
+
+
+def test_the_table_is_made_of_the_committed_results():
+    specification = importlib.util.spec_from_file_location("table", ROOT / "results" / "table.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    folders = sorted(path.parent for path in (ROOT / "results").glob("*/test.json"))
+    assert folders
+    assert module.table(folders) in README
+    assert module.table(folders) == (ROOT / "results" / "table.md").read_text()
+
+
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
+def test_committed_certificates_meet_what_is_promised(activation):
+    folder = ROOT / "results" / f"fast-{activation}"
+    certificate = json.loads((folder / "certificate.json").read_text())
+    run = json.loads((folder / "run.json").read_text())
+    assert certificate["n"] == 60_000
+    assert certificate["delta"] == 0.05
+    assert certificate["draws"] == 6_000_000
+    assert certificate["bound"] <= (0.145 if activation == "relu" else 0.20)
+    assert certificate["provenance"]["prior_sha256"] == run["prior_sha256"]
+
+
+def test_the_certificate_shown_is_the_committed_one():
+    certificate = json.loads((ROOT / "results" / "fast-relu" / "certificate.json").read_text())
+    assert f"Certificate: at most {percent_up(certificate['bound'])} error" in README
