@@ -78,6 +78,15 @@ def test_where_nothing_is_sampled_nothing_is_paid(data):
     assert c.risk_upper >= c.risk
 
 
+def test_a_small_sign_network_can_be_summed_instead(network, data):
+    c = certify(network, *data, samples=None)
+    x, y = (t.double() for t in data)
+    assert c.risk == pytest.approx(linear(exact_aggregate(network.double(), x), y).mean().item())
+    assert (c.samples, c.draws, c.ledger) == (0, None, {"pac-bayes": 0.05})
+    with pytest.raises(ValueError, match="sign units"):
+        certify(dense_network(3, (2,), "relu"), *data, samples=None)
+
+
 def test_the_ledger_adds_up_and_cannot_overspend(network, data):
     c = certify(network, *data, delta=0.1, samples=2)
     assert sum(c.ledger.values()) == c.delta

@@ -89,6 +89,27 @@ def test_train_certify_predict_plot_from_a_csv(run_cli, csv, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_small_sign_network_is_certified_exactly(run_cli, csv, tmp_path):
+    folder = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--activation", "sign", "--out", folder, *SMALL)
+    code, out, _ = run_cli("certify", folder, "--exact", "--json")
+    assert code == 0
+    assert json.loads(out)["ledger"] == {"pac-bayes": 0.05}
+    run_cli("train", "--dataset", csv, "--out", tmp_path / "relu", *SMALL)
+    code, _, err = run_cli("certify", tmp_path / "relu", "--exact")
+    assert code == 2
+    assert "only networks of sign units" in err
+
+
+@pytest.mark.parametrize("estimator", ["reinforce", "reinforce-per-example"])
+def test_the_papers_baseline_trains_too(run_cli, csv, tmp_path, estimator):
+    code, _, err = run_cli(
+        "train", "--dataset", csv, "--estimator", estimator, "--out", tmp_path / "r", *SMALL
+    )
+    assert code == 0
+    assert "epoch    4" in err
+
+
 def test_train_as_json_and_again(run_cli, csv, tmp_path):
     arguments = ("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL, "--json")
     code, out, err = run_cli(*arguments)

@@ -44,7 +44,7 @@ def test_sampled_risk_is_the_exact_one_within_its_error():
 
 
 def test_weights_shared_by_a_batch_count_once(monkeypatch):
-    monkeypatch.setattr(module, "_SHARING", 8)
+    monkeypatch.setattr(module, "_FEW", 8)
     body = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), GaussianConv2d(1, 2, 2), nn.Flatten())
     network = Network(body, GaussianLinear(2, 1)).eval()
     x, y = torch.rand(20, 4), torch.ones(20)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pacbayes import Settings, Trainer, build_network, kl, train
+from pacbayes.reinforce import draw_weights
 from pacbayes.training import Evaluation, halvings, warm_cosine
 
 
@@ -57,6 +58,8 @@ CASES = [
     {"objective": "optim-lambda", "lambda_rate": 0.1},
     {"protocol": "paper"},
     {"kl_warmup": 0.5, "activation": "sigmoid"},
+    {"estimator": "reinforce"},
+    {"estimator": "reinforce-per-example", "activation": "sign"},
 ]
 
 
@@ -102,6 +105,19 @@ def test_train_leaves_the_network_at_its_best_epoch():
     t = trainer(epochs=20, evaluate_every=1)
     history = train(t.network, t.x, t.y, t.settings)
     assert kl(t.network).item() == min(history, key=lambda e: e.bound).kl
+
+
+@pytest.mark.parametrize("per_example", [False, True])
+def test_reinforce_steps_use_the_score_of_the_loss(per_example):
+    t = trainer(estimator="reinforce-per-example" if per_example else "reinforce")
+    torch.manual_seed(1)
+    (found,) = torch.autograd.grad(t._risk(t.x, t.y), t.network.layer.weight.mean)
+    torch.manual_seed(1)
+    draw = draw_weights(t.network, t.x, 3, per_example=per_example)
+    loss = 0.5 * (1 - t.y * draw.value)
+    (wanted,) = torch.autograd.grad((loss * draw.log_prob).mean(), t.network.layer.weight.mean)
+    assert torch.allclose(found, wanted, atol=1e-6)
+    assert found.abs().max() > 1e-3
 
 
 def test_the_prior_never_moves():

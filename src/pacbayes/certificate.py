@@ -16,7 +16,7 @@ from pacbayes.bounds.domain import check_probability
 from pacbayes.choices import BoundName
 from pacbayes.gaussian import kl_by_part
 from pacbayes.network import Network
-from pacbayes.risk import empirical_risk
+from pacbayes.risk import empirical_risk, exact_risk
 
 __all__ = ["PREDICTOR", "Certificate", "certify"]
 
@@ -39,7 +39,7 @@ class Certificate:
         delta, ledger: total failure probability, and the parts it was spent on.
         risk: mean sampled loss on the bound set.
         risk_upper: upper confidence value of the empirical risk E_Q R_S.
-        samples, draws: T for each example, and independent draws in all (None: nothing sampled).
+        samples, draws: T for each example, and independent draws in all (0 and None: exact).
         n: examples in the bound set.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian.
         catoni, catoni_lambda: the paper's bound in the paper's way, at the full δ and without a
@@ -82,7 +82,7 @@ def certify(
     *,
     delta: float = 0.05,
     bound: BoundName = "small-kl",
-    samples: int = 100,
+    samples: int | None = 100,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Certify the randomised classifier on its bound set.
@@ -94,7 +94,8 @@ def certify(
     Args:
         x, y: the bound set, every example once: (n, d) and labels −1/+1.
         bound: the theorem, to be chosen before its value is seen.
-        samples: T, draws for each example; more make the Monte-Carlo term smaller.
+        samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums
+            a small all-sign network exactly, which needs no such term.
     """
     check_probability(delta)
     if bound not in _BOUNDS:
@@ -102,7 +103,8 @@ def certify(
     exact = copy.deepcopy(network).double().eval()
     parts = kl_by_part(exact)
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
-    risk = empirical_risk(exact, x.double(), y.double(), samples)
+    data = x.double(), y.double()
+    risk = exact_risk(exact, *data) if samples is None else empirical_risk(exact, *data, samples)
     mean = min(1.0, max(0.0, risk.mean) + _ROUNDING)
     if risk.draws is None:
         ledger, risk_upper = {"pac-bayes": delta}, mean
@@ -118,7 +120,7 @@ def certify(
         ledger=ledger,
         risk=risk.mean,
         risk_upper=risk_upper,
-        samples=samples,
+        samples=risk.samples,
         draws=risk.draws,
         n=risk.n,
         kl=kl,

@@ -7,7 +7,14 @@ from typing import Literal
 __all__ = ["Activation", "BoundName", "Estimator", "Objective", "Protocol"]
 
 Activation = Literal["relu", "sigmoid", "sign"]
-Estimator = Literal["marginal", "leave-one-out", "local-expectation", "straight-through"]
+Estimator = Literal[
+    "marginal",
+    "leave-one-out",
+    "local-expectation",
+    "straight-through",
+    "reinforce",
+    "reinforce-per-example",
+]
 Objective = Literal["fix-lambda", "optim-lambda"]
 Protocol = Literal["fast", "paper"]
 BoundName = Literal["small-kl", "catoni", "mcallester"]

@@ -148,6 +148,9 @@ def certify(
     delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
     bound: Annotated[BoundName, typer.Option(help="Theorem, chosen in advance.")] = "small-kl",
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Of the draws.  [default: the run's]")] = None,
     threads: Threads = None,
     as_json: AsJson = False,
@@ -159,9 +162,10 @@ def certify(
 
     opened = runs.open_run(run)
     network, data = opened.load_network(), opened.load_data()
-    with console.waiting(f"sampling {samples} networks for each of {len(data.x_train)} examples"):
+    draws = None if exact else samples
+    with console.waiting(f"measuring the risk of {len(data.x_train)} examples"):
         certificate = runs.certify_run(
-            opened, network, data, delta=delta, bound=bound, samples=samples, seed=seed
+            opened, network, data, delta=delta, bound=bound, samples=draws, seed=seed
         )
         errors = runs.test_errors(opened, network, data)
     if as_json:

@@ -77,7 +77,8 @@ def dense_network(
     """The paper's fully connected network, d₀–d₁–…–1; no widths give the signed linear classifier.
 
     Args:
-        estimator: gradient of sign units; relu and sigmoid are always pathwise.
+        estimator: gradient of sign units; relu and sigmoid are pathwise. The two forms of
+            `reinforce` are no rule of a layer: the training loop draws weights for them.
         scale: prior deviation of every weight and bias.
         learned_scale: whether the posterior's deviations are trained.
     """
@@ -116,7 +117,7 @@ def _rules(
         return [hidden.sigmoid] * depth, heads.aggregated, none
     if activation != "sign":
         raise ValueError(f"activation must be one of {get_args(Activation)}, got {activation!r}")
-    if depth == 0 or estimator == "marginal":
+    if depth == 0 or estimator in ("marginal", "reinforce", "reinforce-per-example"):
         return [hidden.sign] * depth, heads.aggregated, none
     if estimator == "leave-one-out":
         return [hidden.sign] * depth, heads.aggregated, leave_one_out

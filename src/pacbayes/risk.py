@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pacbayes.enumeration import exact_aggregate
 from pacbayes.losses import linear
 from pacbayes.network import Network
 
-__all__ = ["EmpiricalRisk", "empirical_risk", "majority_vote", "predict_randomised"]
+__all__ = ["EmpiricalRisk", "empirical_risk", "exact_risk", "majority_vote", "predict_randomised"]
 
 _ROWS = 20_000  # of T·B per block: keeps memory flat and the working set near the cache
-_SHARING = 64  # examples in a block where they share a draw: the fewer, the more draws there are
+_FEW = 64  # examples in a block that shares a draw (the fewer, the more draws) or is summed exactly
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class EmpiricalRisk:
     Attributes:
         mean: of the linear loss, which is the randomised classifier's 0-1 risk.
         n: examples, each counted once.
-        samples: T, draws of the network for each example.
+        samples: T, draws of the network for each example; 0 where it was summed exactly.
         draws: independent draws in all, n·T where every example has its own and fewer where a
             batch shares them; None where nothing was sampled and the mean is exact.
     """
@@ -49,6 +50,16 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 
 
 @torch.no_grad()
+def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
+    """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
+    total = 0.0
+    for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
+        F = exact_aggregate(network, inputs)
+        total += linear(F.double(), labels.double()).sum().item()
+    return EmpiricalRisk(total / len(x), len(x), 0, None)
+
+
+@torch.no_grad()
 def predict_randomised(network: Network, x: Tensor) -> Tensor:
     """sign f_θ(x) ∈ {−1, +1} with fresh weights for every example: what the bound covers."""
     blocks = []
@@ -66,5 +77,5 @@ def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
 
 
 def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
-    size = _SHARING if network.freshness == "per-batch" else max(1, _ROWS // samples)
+    size = _FEW if network.freshness == "per-batch" else max(1, _ROWS // samples)
     return (slice(start, start + size) for start in range(0, n, size))

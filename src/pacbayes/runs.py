@@ -194,7 +194,7 @@ def certify_run(
     *,
     delta: float,
     bound: BoundName,
-    samples: int,
+    samples: int | None,
     seed: int | None,
 ) -> Certificate:
     """Issue the certificate of a trained run and leave it in the folder."""

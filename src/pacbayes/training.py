@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from pacbayes.bounds import catoni
+from pacbayes.draws import Draw, estimate
 from pacbayes.gaussian import kl
 from pacbayes.losses import linear
 from pacbayes.network import Network
 from pacbayes.objectives import catoni_objective, fix_lambda
 from pacbayes.randomness import stream
+from pacbayes.reinforce import draw_weights
 from pacbayes.risk import empirical_risk
 from pacbayes.settings import Settings
 
@@ -126,13 +128,20 @@ class Trainer:
     def _weight_step(self, x: Tensor, y: Tensor, rate: float, done: float) -> None:
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
-        risk = linear(self.network(x, s.samples), y).mean()
-        loss = fix_lambda(risk, weight * kl(self.network), self.log_lambda.exp().item())
+        loss = fix_lambda(self._risk(x, y), weight * kl(self.network), self.log_lambda.exp().item())
         self.optimiser.zero_grad()
         loss.backward()
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
+
+    def _risk(self, x: Tensor, y: Tensor) -> Tensor:
+        s = self.settings
+        if s.estimator not in ("reinforce", "reinforce-per-example"):
+            return linear(self.network(x, s.samples), y).mean()
+        per_example = s.estimator == "reinforce-per-example"
+        draw = draw_weights(self.network, x, s.samples, per_example=per_example)
+        return estimate(Draw(linear(draw.value, y), draw.log_prob)).mean()
 
     def _lambda_step(self, x: Tensor, y: Tensor) -> None:
         s = self.settings
