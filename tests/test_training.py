@@ -145,6 +145,24 @@ def test_optim_lambda_moves_weights_and_lambda_on_alternate_batches():
     assert t.history[-1].lam == pytest.approx(math.exp(lambdas[3]))
 
 
+def test_optim_lambda_alternates_across_epochs_of_a_single_batch():
+    t = trainer(objective="optim-lambda", lambda_rate=1.0, epochs=4, batch_size=60)
+    lambdas = [t.log_lambda.item() for _ in t.steps()]
+    assert [b != a for a, b in zip([math.log(60), *lambdas], lambdas, strict=False)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_where_every_bound_is_vacuous_the_best_epoch_is_the_one_of_least_risk():
+    t = trainer(epochs=12, evaluate_every=1, lam=1e9, learning_rate=30.0, learned_scale=False)
+    history = train(t.network, t.x, t.y, t.settings)
+    assert {e.bound for e in history} == {1.0}
+    assert kl(t.network).item() == min(history, key=lambda e: e.risk).kl
+
+
 def test_fix_lambda_keeps_lambda_at_n_or_as_given():
     for lam, expected in ((None, 60), (90, 90)):
         history = finish(trainer(lam=lam)).history

@@ -111,7 +111,7 @@ class Trainer:
             done = (self.epoch + i / batches) / s.epochs
             rate = self._learning_rate(done)
             x, y = self.x[index], self.y[index]
-            if s.objective == "optim-lambda" and i % 2 == 1:
+            if s.objective == "optim-lambda" and (self.epoch * batches + i) % 2 == 1:
                 self._lambda_step(x, y)
             else:
                 self._weight_step(x, y, rate, done)
@@ -165,7 +165,7 @@ class Trainer:
                 f"{s.learning_rate}"
             )
         bound = catoni(risk, divergence, self.n, s.delta)
-        if all(bound < e.bound for e in self.history):
+        if all((bound, risk) < (e.bound, e.risk) for e in self.history):  # by risk where vacuous
             self.best = {name: p.detach().clone() for name, p in self.network.named_parameters()}
         lam = self.log_lambda.exp().item()
         evaluation = Evaluation(self.epoch, risk, divergence, bound, lam, rate, self.seconds)
