@@ -1,8 +1,11 @@
-"""What the tests of the mathematics share: one seed, and a yardstick for means."""
+"""What the tests of the mathematics share: one seed, a yardstick for means, a data set."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+
+from pacbayes.runs import DataSource
 
 # Examples are the same in every run: a failure is a fact, not an accident.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -25,3 +28,14 @@ def z_scores():
         return (replicates.mean(0) - expected) / error.clamp(min=1e-15)
 
     return compute
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A small data set of one's own, with a test part."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4)).astype(np.float32)
+    y = np.where(x[:, 0] > 0, "yes", "no")
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    np.savez(tmp_path / "test.npz", x=x[:20], y=y[:20])
+    return DataSource(str(tmp_path / "data.npz"), test=str(tmp_path / "test.npz"))

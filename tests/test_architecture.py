@@ -19,6 +19,7 @@ ROOMS = [  # each may import from earlier lines only
     {"risk"},
     {"certificate", "training"},
     {"runs"},
+    {"predictions"},
     {"plots", "console"},
     {"cli"},
 ]

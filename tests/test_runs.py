@@ -10,17 +10,6 @@ from pacbayes import Settings, runs
 from pacbayes.checkpoint import DamagedFileError
 from pacbayes.data import DataError
 
-
-@pytest.fixture
-def source(tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(120, 4)).astype(np.float32)
-    y = np.where(x[:, 0] > 0, "yes", "no")
-    np.savez(tmp_path / "data.npz", x=x, y=y)
-    np.savez(tmp_path / "test.npz", x=x[:20], y=y[:20])
-    return runs.DataSource(str(tmp_path / "data.npz"), test=str(tmp_path / "test.npz"))
-
-
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 
 
@@ -123,33 +112,6 @@ def test_certificate_repeats_and_records_where_it_comes_from(tmp_path, source):
     assert other.risk != certificate.risk
 
 
-def test_predictions_name_their_predictor_and_use_the_datas_labels(tmp_path, source):
-    run = trained(tmp_path / "run", source)
-    by_chance = runs.predict(run, source.test, "randomised", samples=1, seed=0, label=None)
-    assert by_chance.predictor.startswith("randomised classifier")
-    assert set(by_chance.labels) <= {"yes", "no"}
-    assert by_chance.votes is None
-    by_vote = runs.predict(run, source.test, "vote", samples=200, seed=0, label=None)
-    assert "not covered" in by_vote.predictor
-    assert len(by_vote.votes) == 20
-    wrong = [
-        label != ("yes" if vote > 0 else "no")
-        for label, vote in zip(by_vote.labels, by_vote.votes, strict=True)
-    ]
-    assert not any(wrong)
-    assert by_vote.error <= 0.5
-
-
-def test_test_errors_are_those_of_the_test_part(tmp_path, source):
-    run = trained(tmp_path / "run", source)
-    errors = runs.test_errors(run, run.load_network(), run.load_data())
-    assert errors.n == 20
-    assert 0 <= errors.vote <= 1
-    alone = runs.DataSource(source.name)
-    run = trained(tmp_path / "alone", alone)
-    assert runs.test_errors(run, run.load_network(), run.load_data()) is None
-
-
 def test_a_full_disk_leaves_no_folder_behind(tmp_path, source, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -158,12 +120,6 @@ def test_a_full_disk_leaves_no_folder_behind(tmp_path, source, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         runs.prepare(tmp_path / "run", SETTINGS, source, source.load())
     assert not (tmp_path / "run").exists()
-
-
-def test_a_named_data_set_of_another_width_is_refused(tmp_path, source):
-    run = trained(tmp_path / "run", source)
-    with pytest.raises(DataError, match="digits: 64 features, but the network takes 4"):
-        runs.predict(run, "digits", "vote", samples=1, seed=0, label=None)
 
 
 def test_not_a_run(tmp_path):

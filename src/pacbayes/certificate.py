@@ -21,7 +21,6 @@ from pacbayes.risk import empirical_risk, exact_risk
 __all__ = ["PREDICTOR", "Certificate", "certify"]
 
 PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"
-VOTE = "majority vote over {} draws of the network (not covered by the certificate)"
 _BOUNDS = {"small-kl": small_kl, "catoni": catoni, "mcallester": mcallester}
 # Far above what float64 roundings of a forward pass and of sums can amount to, far below a digit
 # that is ever printed.

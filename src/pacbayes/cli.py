@@ -158,7 +158,7 @@ def certify(
     """Issue a trained run's certificate, print it and leave it in the folder."""
     _at_least_one("samples", samples)
     _set_threads(threads)
-    from pacbayes import console, runs
+    from pacbayes import console, predictions, runs
 
     opened = runs.open_run(run)
     network, data = opened.load_network(), opened.load_data()
@@ -167,7 +167,7 @@ def certify(
         certificate = runs.certify_run(
             opened, network, data, delta=delta, bound=bound, samples=draws, seed=seed
         )
-        errors = runs.test_errors(opened, network, data)
+        errors = predictions.test_errors(opened, network, data)
     if as_json:
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:
@@ -199,10 +199,10 @@ def predict(
         raise ValueError(f"method must be randomised or vote, got {method!r}")
     _at_least_one("samples", samples)
     _set_threads(threads)
-    from pacbayes import console, runs
+    from pacbayes import console, predictions, runs
 
     opened = runs.open_run(run)
-    prediction = runs.predict(opened, data, method, samples=samples, seed=seed, label=label)
+    prediction = predictions.predict(opened, data, method, samples=samples, seed=seed, label=label)
     console.show_prediction(prediction, out, as_json=as_json)
 
 

@@ -20,7 +20,8 @@ from pacbayes.bounds import percent_up
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
-    from pacbayes.runs import Prediction, Run, TestErrors
+    from pacbayes.predictions import Prediction, TestErrors
+    from pacbayes.runs import Run
     from pacbayes.training import Evaluation, Progress
 
 __all__ = ["shout", "show_certificate", "show_prediction", "show_training", "waiting"]

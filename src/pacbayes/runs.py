@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import pacbayes
-from pacbayes.certificate import PREDICTOR, VOTE, Certificate, certify
+from pacbayes.certificate import Certificate, certify
 from pacbayes.checkpoint import (
     DamagedFileError,
     file_sha256,
@@ -31,17 +30,14 @@ from pacbayes.checkpoint import (
     save_tensors,
 )
 from pacbayes.choices import BoundName
-from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
-from pacbayes.losses import zero_one
+from pacbayes.data import DataError, Dataset, load
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
-from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.settings import Settings
 from pacbayes.training import Progress, Trainer
 
 __all__ = ["DataSource", "Run", "certify_run", "open_run", "prepare", "train_run"]
 
-_VOTES = 100
 _CHECKPOINT_SECONDS = 10.0  # at most so much work is lost, beside an unfinished epoch
 
 
@@ -93,26 +89,6 @@ class Run:
         posterior, _ = load_tensors(self.folder / "posterior.safetensors")
         network.load_state_dict(network.state_dict() | prior | posterior)
         return network
-
-
-@dataclass(frozen=True)
-class TestErrors:
-    """Test errors of the randomised classifier, and of the majority vote over `votes` draws."""
-
-    randomised: float
-    vote: float
-    votes: int
-    n: int
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Predicted labels, by which predictor, and its error where labels were given."""
-
-    predictor: str
-    labels: list[str]
-    votes: list[float] | None
-    error: float | None
 
 
 def open_run(folder: Path) -> Run:
@@ -215,47 +191,6 @@ def certify_run(
         )
     save_json(run.folder / "certificate.json", {"format": 1, **certificate.as_dict()})
     return certificate
-
-
-def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
-    """Errors on the test part, which the certificate never looks at; left in the folder too."""
-    if len(data.x_test) == 0:
-        return None
-    x, y = data.tensors("test")
-    with seeded(run.settings.seed, "prediction"):
-        randomised = zero_one(predict_randomised(network, x), y).double().mean().item()
-        vote = zero_one(majority_vote(network, x, _VOTES).sign(), y).double().mean().item()
-    errors = TestErrors(randomised, vote, _VOTES, len(x))
-    save_json(run.folder / "test.json", asdict(errors))
-    return errors
-
-
-def predict(
-    run: Run, data: str, method: str, *, samples: int, seed: int, label: str | None
-) -> Prediction:
-    """Labels for a file of examples, or for the test part of a named data set."""
-    network = run.load_network().double().eval()
-    classes, width = run.record["data"]["classes"], run.record["data"]["features"]
-    if data in NAMES:
-        source = load(data)
-        table = Table(source.x_test, np.array([source.classes[i] for i in source.y_test]))
-        check_width(table.x, width, data)
-    else:
-        table = read_table(Path(data), label, width)
-    x = torch.from_numpy(table.x).double()
-    with seeded(seed, "prediction"):
-        if method == "vote":
-            votes = majority_vote(network, x, samples)
-            labels = [classes[int(v > 0)] for v in votes]
-        else:
-            votes = None
-            labels = [classes[int(v > 0)] for v in predict_randomised(network, x)]
-    error = None
-    if table.labels is not None:
-        wrong = [a != str(b) for a, b in zip(labels, table.labels, strict=True)]
-        error = sum(wrong) / len(wrong)
-    predictor = PREDICTOR if votes is None else VOTE.format(samples)
-    return Prediction(predictor, labels, None if votes is None else votes.tolist(), error)
 
 
 def versions() -> dict[str, str]:

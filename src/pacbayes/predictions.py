@@ -1,0 +1,84 @@
+"""Predictions of a trained run, and its errors on the test part."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pacbayes.certificate import PREDICTOR
+from pacbayes.checkpoint import save_json
+from pacbayes.data import NAMES, Dataset, Table, check_width, load, read_table
+from pacbayes.losses import zero_one
+from pacbayes.network import Network
+from pacbayes.randomness import seeded
+from pacbayes.risk import majority_vote, predict_randomised
+from pacbayes.runs import Run
+
+__all__ = ["Prediction", "TestErrors", "predict", "test_errors"]
+
+VOTE = "majority vote over {} draws of the network (not covered by the certificate)"
+_VOTES = 100
+
+
+@dataclass(frozen=True)
+class TestErrors:
+    """Test errors of the randomised classifier, and of the majority vote over `votes` draws."""
+
+    randomised: float
+    vote: float
+    votes: int
+    n: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted labels, by which predictor, and its error where labels were given."""
+
+    predictor: str
+    labels: list[str]
+    votes: list[float] | None
+    error: float | None
+
+
+def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
+    """Errors on the test part, which the certificate never looks at; left in the folder too."""
+    if len(data.x_test) == 0:
+        return None
+    x, y = data.tensors("test")
+    with seeded(run.settings.seed, "prediction"):
+        randomised = zero_one(predict_randomised(network, x), y).double().mean().item()
+        vote = zero_one(majority_vote(network, x, _VOTES).sign(), y).double().mean().item()
+    errors = TestErrors(randomised, vote, _VOTES, len(x))
+    save_json(run.folder / "test.json", asdict(errors))
+    return errors
+
+
+def predict(
+    run: Run, data: str, method: str, *, samples: int, seed: int, label: str | None
+) -> Prediction:
+    """Labels for a file of examples, or for the test part of a named data set."""
+    network = run.load_network().double().eval()
+    classes, width = run.record["data"]["classes"], run.record["data"]["features"]
+    if data in NAMES:
+        source = load(data)
+        table = Table(source.x_test, np.array([source.classes[i] for i in source.y_test]))
+        check_width(table.x, width, data)
+    else:
+        table = read_table(Path(data), label, width)
+    x = torch.from_numpy(table.x).double()
+    with seeded(seed, "prediction"):
+        if method == "vote":
+            votes = majority_vote(network, x, samples)
+            labels = [classes[int(v > 0)] for v in votes]
+        else:
+            votes = None
+            labels = [classes[int(v > 0)] for v in predict_randomised(network, x)]
+    error = None
+    if table.labels is not None:
+        wrong = [a != str(b) for a, b in zip(labels, table.labels, strict=True)]
+        error = sum(wrong) / len(wrong)
+    predictor = PREDICTOR if votes is None else VOTE.format(samples)
+    return Prediction(predictor, labels, None if votes is None else votes.tolist(), error)
