@@ -9,13 +9,23 @@ import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
-    {"choices", "draws", "losses", "bounds", "paper", "data", "checkpoint", "randomness"},
+    {
+        "choices",
+        "draws",
+        "losses",
+        "bounds",
+        "paper",
+        "data",
+        "checkpoint",
+        "randomness",
+        "examples",
+    },
     {"gaussian", "settings"},
     {"layers"},
     {"hidden"},
     {"heads", "bodies"},
     {"network"},
-    {"enumeration", "reinforce", "objectives"},
+    {"enumeration", "reinforce", "objectives", "engine"},
     {"risk"},
     {"certificate", "training"},
     {"runs"},

@@ -10,6 +10,7 @@ from torch import nn
 from pacbayes import (
     Certificate,
     Deterministic,
+    GaussianConv2d,
     GaussianLinear,
     Network,
     certify,
@@ -123,6 +124,60 @@ def test_trainable_parameters_outside_the_posterior_are_refused(data):
     network = Network(nn.Linear(3, 4), GaussianLinear(4, 1))
     with pytest.raises(ValueError, match="outside the posterior"):
         certify(network, *data)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (torch.zeros(400), "labels must be -1 or"),
+        (torch.full((400,), torch.nan), "labels must be -1 or"),
+        (torch.ones(400, 1), r"shape \(400, 1\) for 400"),
+        (torch.ones(399), r"shape \(399,\) for 400"),
+    ],
+)
+def test_labels_other_than_one_sign_each_are_refused(network, data, y, message):
+    """With labels 0 and 1 the loss of one class would be ½ whatever is predicted."""
+    with pytest.raises(ValueError, match=message):
+        certify(network, data[0], y)
+
+
+def test_features_that_are_not_finite_are_refused(network, data):
+    x = data[0].clone()
+    x[3, 1] = torch.nan
+    with pytest.raises(ValueError, match="finite"):
+        certify(network, x, data[1])
+
+
+def test_state_outside_the_posterior_must_not_have_moved():
+    x = torch.randn(100, 3) + 2
+    y = torch.where(x[:, 0] > 2, 1.0, -1.0)
+    network = Network(nn.BatchNorm1d(3, affine=False), GaussianLinear(3, 1))
+    certify(network, x, y, samples=2)  # untouched statistics are a fixed function
+    network.train()
+    network(x, 1)  # now they have seen the bound set
+    with pytest.raises(ValueError, match="outside the posterior have changed"):
+        certify(network, x, y, samples=2)
+
+
+def test_conv_bodies_are_certified_with_drawn_weights_not_local_ones():
+    """Two equal pixels under a 1×1 kernel: a drawn kernel gives both the same pre-activation."""
+    seen = []
+
+    class Probe(nn.Module):
+        def forward(self, z):
+            seen.append(z.flatten(1).diff().abs().max().item())
+            return z.flatten(1)
+
+    body = nn.Sequential(nn.Unflatten(1, (1, 1, 2)), GaussianConv2d(1, 1, 1), Probe())
+    network = Network(body, GaussianLinear(2, 1)).train()
+    certify(network, torch.ones(8, 2), torch.ones(8), samples=3)
+    assert max(seen) == 0
+
+
+def test_the_risk_is_raised_for_its_roundings(data):
+    network = Network(Deterministic(nn.Identity()), GaussianLinear(3, 1))
+    c = certify(network, *data)
+    assert c.risk + 0.9e-9 < c.risk_upper < c.risk + 1.1e-9
 
 
 def test_random_labels_give_no_good_news():

@@ -200,8 +200,28 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train",), "Missing option '--out'"),
         (("trian",), "Did you mean 'train'?"),
         (("train", "--epoch", "3"), "--epochs"),
+        (("train", "--out", "{tmp}/r", "--samples", "100000000000"), "--samples"),
+        (("train", "--out", "{tmp}/r", "--batch-size", f"1{'0' * 24}"), "--batch-size"),
+        (("train", "--out", "{tmp}/r", "--widths", f"1{'0' * 23}"), "between 1 and 100000"),
+        (
+            ("train", "--out", "{tmp}/r", "--widths", "none", "--estimator", "reinforce"),
+            "reinforce",
+        ),
+        (("train", "--out", "{tmp}/r", "--threads", "100000"), "--threads"),
+        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/header.csv"), "looks like a header"),
+        (
+            ("bound", "catoni", "--risk", "0", "--kl", "1", "--n", "9", "--alpha", "1"),
+            "alpha must be",
+        ),
+        (("bound", "catoni", "--risk", "0", "--kl", "1", "--n", f"1{'0' * 330}"), "at most 10**15"),
+        (
+            ("bound", "small-kl", "--risk", "0", "--kl", "1", "--n", f"1{'0' * 330}"),
+            "at most 10**15",
+        ),
+        (("bound", "catoni", "--risk", "0", "--kl", "1", "--n", "0"), "n must be at least 1"),
+        (("certify", "{tmp}", "--seed", "-1"), "--seed"),
         (("certify", "{tmp}"), "is not a run folder"),
-        (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1, got 0"),
+        (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1 and at most 100000, got 0"),
         (("predict", "{tmp}", "x.csv", "--method", "best"), "randomised or vote, got 'best'"),
     ],
 )
@@ -211,6 +231,7 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     (tmp_path / "file").write_text("not a folder")
     rows = [f"{'nan' if i == 3 else i},{i % 2}" for i in range(10)]
     (tmp_path / "nan.csv").write_text("\n".join(rows))
+    (tmp_path / "header.csv").write_text("0,1,y\n" + "1,2,a\n" * 20)
     (tmp_path / "three.csv").write_text("\n".join(f"{i},{i % 3}" for i in range(10)))
     code, out, err = run_cli(*(a.format(tmp=tmp_path) for a in arguments))
     assert code == 2
@@ -247,3 +268,46 @@ def test_help_and_version(run_cli):
     assert code == 0
     assert "train" in out
     assert run_cli("--version")[1] == f"pacbayes {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("run.json", lambda r: r.pop("prior_sha256")),
+        ("run.json", lambda r: r["data"].pop("features")),
+        ("run.json", lambda r: r["data"].update(classes=["one"])),
+        ("run.json", lambda r: r["settings"].update(widths=[5])),
+        ("history.json", list.clear),
+    ],
+)
+def test_tampered_records_are_refused_in_one_line(run_cli, csv, tmp_path, name, change):
+    folder = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
+    record = json.loads((folder / name).read_text())
+    change(record)
+    (folder / name).write_text(json.dumps(record))
+    command = ("certify", folder) if name == "run.json" else ("plot", folder, "--out", "p.png")
+    code, _, err = run_cli(*command)
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+def test_predictions_as_json_can_go_to_a_file_and_unknown_labels_are_refused(
+    run_cli, csv, tmp_path
+):
+    folder = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
+    code, out, _ = run_cli("predict", folder, csv, "--json", "--out", tmp_path / "p.json")
+    assert (code, out) == (0, "")
+    assert len(json.loads((tmp_path / "p.json").read_text())["labels"]) == 200
+    (tmp_path / "other.csv").write_text("1,2,3,medium\n")
+    code, _, err = run_cli("predict", folder, tmp_path / "other.csv")
+    assert code == 2
+    assert "'medium' is not among big, small" in err
+
+
+def test_a_run_finds_its_data_from_any_folder(run_cli, csv, tmp_path, monkeypatch):
+    monkeypatch.chdir(csv.parent)
+    run_cli("train", "--dataset", csv.name, "--out", tmp_path / "run", *SMALL)
+    monkeypatch.chdir("/")
+    assert run_cli("certify", tmp_path / "run", "-T", 2)[0] == 0

@@ -15,12 +15,15 @@ from pacbayes import (
     GaussianLinear,
     Network,
     Sampled,
+    Settings,
+    build_network,
     dense_network,
     exact_aggregate,
     heads,
     hidden,
     kl,
 )
+from pacbayes.draws import leave_one_out
 
 X = torch.tensor([[0.5, -1.0, 2.0]], dtype=torch.float64)
 
@@ -208,6 +211,21 @@ def test_any_module_can_be_a_body():
     assert not torch.equal(samples[0], samples[1])
 
 
+def test_what_only_claims_to_be_deterministic_is_refused():
+    conv = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), GaussianConv2d(1, 2, 3), nn.Flatten())
+    with pytest.raises(ValueError, match="not deterministic; use Sampled"):
+        Deterministic(conv)
+    network = Network(Deterministic(nn.Dropout(0.5)), GaussianLinear(3, 1)).train()
+    with torch.no_grad(), pytest.raises(ValueError, match="two calls differ"):
+        network.draw(torch.ones(4, 3), 2)
+
+
+def test_a_head_that_may_sample_is_not_exact():
+    head = lambda layer, a: heads.sampled(layer, a)
+    network = Network(Deterministic(nn.Identity()), GaussianLinear(3, 1), head)
+    assert network.freshness == "per-example"
+
+
 def test_a_sampled_head_over_a_deterministic_body_is_not_exact():
     network = Network(Deterministic(nn.Identity()), GaussianLinear(3, 1), heads.sampled)
     assert network.freshness == "per-example"
@@ -225,6 +243,25 @@ def test_bad_shapes_and_names_are_refused():
         dense_network(3, (2,), "relu")(X.float(), 0)
     with pytest.raises(ValueError, match="as many rules"):
         Dense([GaussianLinear(2, 2)], [])
+    with pytest.raises(ValueError, match=r"takes examples \(B, d\)"):
+        dense_network(3, (2,))(torch.zeros(2, 4, 3), 1)
+
+
+def test_settings_reach_the_network():
+    settings = Settings(
+        activation="sign", widths=(4, 3), estimator="local-expectation", prior_scale=0.5, seed=3
+    )
+    network = build_network(settings, 5)
+    assert network.head is heads.differenced
+    assert network.baseline is leave_one_out
+    assert network.body.rules == [hidden.sign, hidden.sign_straight]
+    assert network.layer.weight.prior_log_scale.item() == pytest.approx(math.log(0.5))
+    again, other = (
+        build_network(settings, 5),
+        build_network(settings.model_copy(update={"seed": 4}), 5),
+    )
+    assert torch.equal(again.layer.weight.mean, network.layer.weight.mean)
+    assert not torch.equal(other.layer.weight.mean, network.layer.weight.mean)
 
 
 def test_signed_linear_classifier_of_germain_et_al():

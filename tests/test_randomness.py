@@ -11,6 +11,12 @@ def test_purposes_and_seeds_have_streams_of_their_own():
     assert len(set(streams)) == len(streams)
 
 
+def test_no_large_seed_runs_into_another_purpose():
+    words = [[stream(s + k * 2**32, p) for p in get_args(Purpose)] for s in (7,) for k in range(4)]
+    flat = [w for row in words for w in row]
+    assert len(set(flat)) == len(flat)
+
+
 def test_a_seeded_block_repeats_and_leaves_the_outside_alone():
     torch.manual_seed(1)
     outside = torch.rand(3)

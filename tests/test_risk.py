@@ -43,6 +43,19 @@ def test_sampled_risk_is_the_exact_one_within_its_error():
     assert found.mean == pytest.approx(exact, abs=5 * 0.5 / found.draws**0.5)  # below 6e-7
 
 
+def test_all_samples_enter_the_mean_that_they_are_counted_for():
+    """The variance of the mean over replicates shrinks with T: 1/16 at T = 16."""
+    network = dense_network(3, (4,), "sign").double()
+    x, y = data(4)
+
+    def spread(samples):
+        return torch.tensor([empirical_risk(network, x, y, samples).mean for _ in range(200)]).var()
+
+    assert spread(16).item() == pytest.approx(
+        spread(1).item() / 16, rel=0.6
+    )  # six errors of √(4/200)
+
+
 def test_weights_shared_by_a_batch_count_once(monkeypatch):
     monkeypatch.setattr(module, "_FEW", 8)
     body = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), GaussianConv2d(1, 2, 2), nn.Flatten())

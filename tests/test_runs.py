@@ -105,7 +105,7 @@ def test_certificate_repeats_and_records_where_it_comes_from(tmp_path, source):
     assert runs.certify_run(run, network, data, **arguments) == certificate
     p = certificate.provenance
     assert p["data_sha256"] == data.train_sha256
-    assert p["prior_sha256"] == run.record["prior_sha256"]
+    assert p["prior_sha256"] == run.record.prior_sha256
     assert p["versions"]["torch"] == torch.__version__
     assert certificate.n == 120
     other = runs.certify_run(run, network, data, **{**arguments, "seed": 1})

@@ -35,7 +35,7 @@ def test_changes_override_a_protocol_and_survive_json():
         ({"samples": 0}, "samples"),
         ({"activation": "sign", "estimator": "leave-one-out", "samples": 1}, "at least 2, got 1"),
         ({"activation": "sign", "estimator": "local-expectation", "samples": 1}, "at least 2"),
-        ({"widths": (3, 0)}, "widths must be positive"),
+        ({"widths": (3, 0)}, "widths must be between"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"lam": 1.0}, "lam"),
         ({"seed": -1}, "seed"),

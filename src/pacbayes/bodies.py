@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.draws import Draw
+from pacbayes.gaussian import Gaussian
 from pacbayes.hidden import Rule
 from pacbayes.layers import GaussianLinear
 
@@ -33,6 +34,8 @@ class Dense(nn.Module):
         self.rules = list(rules)
 
     def draw(self, x: Tensor, T: int) -> Draw:
+        if x.dim() != 2:
+            raise ValueError(f"a dense body takes examples (B, d), got shape {tuple(x.shape)}")
         a, log_prob = x, x.new_zeros(())
         for layer, rule in zip(self.layers, self.rules, strict=True):
             sample = rule(*layer.moments(a), T)
@@ -47,10 +50,14 @@ class Deterministic(nn.Module):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
+        if any(isinstance(m, Gaussian) for m in module.modules()):
+            raise ValueError("a body with Gaussian weights is not deterministic; use Sampled")
         self.module = module
 
     def draw(self, x: Tensor, T: int) -> Draw:
         a = self.module(x)
+        if not torch.is_grad_enabled() and not torch.equal(a, self.module(x)):
+            raise ValueError("the body is not deterministic: two calls differ; use Sampled")
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))
 
 

@@ -99,12 +99,13 @@ def certify(
     check_probability(delta)
     if bound not in _BOUNDS:
         raise ValueError(f"bound must be one of {', '.join(_BOUNDS)}, got {bound!r}")
+    network.refuse_changed_state()
     exact = copy.deepcopy(network).double().eval()
     parts = kl_by_part(exact)
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
     data = x.double(), y.double()
     risk = exact_risk(exact, *data) if samples is None else empirical_risk(exact, *data, samples)
-    mean = min(1.0, max(0.0, risk.mean) + _ROUNDING)
+    mean = min(1.0, risk.mean + _ROUNDING)
     if risk.draws is None:
         ledger, risk_upper = {"pac-bayes": delta}, mean
     else:

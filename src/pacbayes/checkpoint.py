@@ -70,7 +70,10 @@ def load_json(path: Path) -> Any:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """The old file or the new one, whatever happens in between; leaves nothing half-written."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

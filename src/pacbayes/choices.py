@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["Activation", "BoundName", "Estimator", "Objective", "Protocol"]
+__all__ = ["Activation", "BoundName", "Engine", "Estimator", "Objective", "Protocol"]
 
 Activation = Literal["relu", "sigmoid", "sign"]
+Engine = Literal["auto", "torch", "native"]
 Estimator = Literal[
     "marginal",
     "leave-one-out",

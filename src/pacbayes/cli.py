@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import pacbayes
-from pacbayes.choices import Activation, BoundName, Estimator, Objective, Protocol
+from pacbayes.choices import Activation, BoundName, Engine, Estimator, Objective, Protocol
 
 __all__ = ["app", "main"]
 
@@ -41,7 +41,9 @@ _INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by train.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of torch.  [default: all cores]")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="Threads of torch.  [default: all cores]")
+]
 
 
 @app.command()
@@ -82,6 +84,7 @@ def train(
     ] = None,
     evaluate_every: Annotated[int | None, typer.Option(help="Epochs.")] = None,
     evaluation_samples: Annotated[int | None, typer.Option(help="T in evaluations.")] = None,
+    engine: Annotated[Engine | None, typer.Option(help="native where it can be, or torch.")] = None,
     delta: Annotated[float | None, typer.Option(help="δ of the bound that guides.")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
     threads: Threads = None,
@@ -107,6 +110,7 @@ def train(
         "kl_warmup": kl_warmup,
         "evaluate_every": evaluate_every,
         "evaluation_samples": evaluation_samples,
+        "engine": engine,
         "delta": delta,
         "seed": seed,
     }
@@ -119,7 +123,9 @@ def train(
     from pacbayes.data import DataError
     from pacbayes.training import HOPELESS_RISK
 
-    texts = [None if path is None else str(path) for path in (data_folder, test_data)]
+    if Path(dataset).suffix:
+        dataset = str(Path(dataset).resolve())
+    texts = [None if path is None else str(path.resolve()) for path in (data_folder, test_data)]
     source = runs.DataSource(dataset, texts[0], texts[1], label)
     try:
         data = source.load()
@@ -137,7 +143,7 @@ def train(
         print(json.dumps({"run": str(out), "evaluation": last and asdict(last)}))
     else:
         if last is not None and last.risk > HOPELESS_RISK:
-            print(f"The network has learned nothing: {run.record['data']['n']} examples may be too")
+            print(f"The network has learned nothing: {run.record.data.n} examples may be too")
             print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
         print(f"Trained. Next: pacbayes certify {out}")
 
@@ -151,12 +157,14 @@ def certify(
     exact: Annotated[
         bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="Of the draws.  [default: the run's]")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the draws.  [default: the run's]")
+    ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
     """Issue a trained run's certificate, print it and leave it in the folder."""
-    _at_least_one("samples", samples)
+    _check_samples(samples)
     _set_threads(threads)
     from pacbayes import console, predictions, runs
 
@@ -197,7 +205,7 @@ def predict(
     """Predict labels with a trained run, by the randomised classifier or the majority vote."""
     if method not in ("randomised", "vote"):
         raise ValueError(f"method must be randomised or vote, got {method!r}")
-    _at_least_one("samples", samples)
+    _check_samples(samples)
     _set_threads(threads)
     from pacbayes import console, predictions, runs
 
@@ -263,12 +271,13 @@ def main() -> None:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except typer.TyperException as error:
         code = _complain(error.format_message().replace("Value error, ", ""))
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError) as error:
         if os.environ.get("PACBAYES_TRACEBACK"):
             raise
         code = _complain(_one_line(error))
     if code == _INTERRUPTED:
-        print("\ninterrupted; the same command resumes a run in training", file=sys.stderr)
+        hint = "; the same command resumes" if sys.argv[1:2] == ["train"] else ""
+        print(f"\ninterrupted{hint}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -297,9 +306,9 @@ def _widths(text: str) -> tuple[int, ...]:
         raise ValueError(f"--widths must look like 100,100,100 or none, got {text!r}") from None
 
 
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"--{name} must be at least 1, got {value}")
+def _check_samples(samples: int) -> None:
+    if not 1 <= samples <= 100_000:
+        raise ValueError(f"--samples must be at least 1 and at most 100000, got {samples}")
 
 
 def _set_threads(threads: int | None) -> None:

@@ -43,9 +43,9 @@ def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evalua
     console = Console(stderr=True, quiet=quiet)
     s = run.settings
     scales = "learned" if s.learned_scale else "unit"
-    shape = "-".join(str(d) for d in (run.record["data"]["features"], *s.widths, 1))
+    shape = "-".join(str(d) for d in (run.record.data.features, *s.widths, 1))
     console.print(
-        f"{run.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
+        f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
         f"{s.protocol} protocol, {s.epochs} epochs",
         highlight=False,
         soft_wrap=True,
@@ -109,7 +109,7 @@ def _steps(c: Certificate) -> Table:
 
 def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
     s = run.settings
-    comparable = run.source.name == "binary-mnist" and len(s.widths) == 3
+    comparable = run.record.data.source.name == "binary-mnist" and len(s.widths) == 3
     paper_result = paper.RESULTS[s.objective, s.activation] if comparable else None
     rows = [
         ("certificate, Monte-Carlo included", percent_up(c.bound), None),
@@ -140,18 +140,20 @@ def _percent(value: float | None) -> str:
 def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:
     """Predicted labels as CSV lines or JSON; which predictor made them goes beside them."""
     if as_json:
-        print(json.dumps(asdict(prediction)))
-        return
-    lines = ["label,vote" if prediction.votes else "label"]
-    for i, label in enumerate(prediction.labels):
-        lines.append(f"{label},{prediction.votes[i]:.6f}" if prediction.votes else label)
-    text = "\n".join(lines) + "\n"
+        text = json.dumps(asdict(prediction)) + "\n"
+    else:
+        lines = ["label,vote" if prediction.votes else "label"]
+        for i, label in enumerate(prediction.labels):
+            lines.append(f"{label},{prediction.votes[i]:.6f}" if prediction.votes else label)
+        text = "\n".join(lines) + "\n"
     if out is None:
         sys.stdout.write(text)
     else:
         from pacbayes.checkpoint import write_atomically
 
         write_atomically(out, text.encode())
+    if as_json:
+        return
     print(f"{len(prediction.labels)} predictions by the {prediction.predictor}", file=sys.stderr)
     if prediction.error is not None:
         print(f"error on the labels given: {_percent(prediction.error)}", file=sys.stderr)

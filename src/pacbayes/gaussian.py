@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["INITIAL_VARIANCE", "Gaussian", "kl", "kl_by_part"]
+__all__ = ["INITIAL_VARIANCE", "Gaussian", "digest_outside", "kl", "kl_by_part"]
 
 INITIAL_VARIANCE = 0.05  # of the truncated normal the means start from (Experiments; a variance)
 
@@ -113,6 +114,27 @@ def kl_by_part(module: nn.Module) -> dict[str, float]:
     """The same KL, Gaussian by Gaussian, under the names the modules have in the network."""
     _refuse_parameters_outside(module)
     return {name: g.kl().item() for name, g in module.named_modules() if isinstance(g, Gaussian)}
+
+
+def digest_outside(module: nn.Module) -> str:
+    """SHA-256 of every parameter and buffer that belongs to no Gaussian, whatever its precision.
+
+    What predicts without being part of Q must be what it was before the data were seen.
+    """
+    inside = {
+        id(t)
+        for g in module.modules()
+        if isinstance(g, Gaussian)
+        for t in (*g.parameters(), *g.buffers())
+    }
+    hasher = hashlib.sha256()
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if id(tensor) not in inside:
+            value = tensor.detach().cpu()
+            wide = value.double() if value.is_floating_point() else value
+            hasher.update(f"{name} {tuple(wide.shape)}".encode())
+            hasher.update(wide.contiguous().numpy().tobytes())
+    return hasher.hexdigest()
 
 
 def _refuse_parameters_outside(module: nn.Module) -> None:

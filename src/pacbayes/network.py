@@ -12,6 +12,7 @@ from pacbayes import heads, hidden
 from pacbayes.bodies import Body, Dense, Deterministic, Freshness, Sampled
 from pacbayes.choices import Activation, Estimator
 from pacbayes.draws import Draw, estimate, leave_one_out
+from pacbayes.gaussian import digest_outside
 from pacbayes.heads import Head
 from pacbayes.layers import GaussianLinear
 from pacbayes.randomness import seeded
@@ -45,11 +46,21 @@ class Network(nn.Module):
         self.layer = layer
         self.head = head
         self.baseline = baseline
+        self._outside = digest_outside(self)
+
+    def refuse_changed_state(self) -> None:
+        """Refuse state outside Q that is no longer what it was when the network was built."""
+        if digest_outside(self) != self._outside:
+            raise ValueError(
+                "parameters or buffers outside the posterior have changed since the network was "
+                "built (batch-norm statistics?); what predicts must be part of Q or frozen"
+            )
 
     @property
     def freshness(self) -> Freshness:
         """Whether an output is exact, or drawn anew for every example, or shared by a batch."""
-        if self.body.freshness == "exact" and self.head is heads.sampled:
+        exact_head = self.head in (heads.aggregated, heads.differenced)
+        if self.body.freshness == "exact" and not exact_head:
             return "per-example"
         return self.body.freshness
 

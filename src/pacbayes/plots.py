@@ -19,9 +19,9 @@ def plot_history(run: Run, out: Path) -> None:
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"the picture must be a .png, .svg or .pdf file, got {out.name!r}")
     path = run.folder / "history.json"
-    if not path.exists():
+    history = load_json(path) if path.exists() else []
+    if not history:
         raise ValueError(f"{run.folder} has no evaluations yet")
-    history = load_json(path)
     epochs = [e["epoch"] for e in history]
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
@@ -50,7 +50,9 @@ def plot_history(run: Run, out: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     s = run.settings
-    figure.suptitle(f"{run.source.name}, {s.activation}, {s.objective}, {s.protocol} protocol")
+    figure.suptitle(
+        f"{run.record.data.source.name}, {s.activation}, {s.objective}, {s.protocol} protocol"
+    )
     content = io.BytesIO()
     figure.savefig(content, format=out.suffix[1:], dpi=160)
     write_atomically(out, content.getvalue())

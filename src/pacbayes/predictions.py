@@ -10,7 +10,7 @@ import torch
 
 from pacbayes.certificate import PREDICTOR
 from pacbayes.checkpoint import save_json
-from pacbayes.data import NAMES, Dataset, Table, check_width, load, read_table
+from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
 from pacbayes.losses import zero_one
 from pacbayes.network import Network
 from pacbayes.randomness import seeded
@@ -61,13 +61,15 @@ def predict(
 ) -> Prediction:
     """Labels for a file of examples, or for the test part of a named data set."""
     network = run.load_network().double().eval()
-    classes, width = run.record["data"]["classes"], run.record["data"]["features"]
+    classes, width = run.record.data.classes, run.record.data.features
     if data in NAMES:
         source = load(data)
         table = Table(source.x_test, np.array([source.classes[i] for i in source.y_test]))
         check_width(table.x, width, data)
     else:
         table = read_table(Path(data), label, width)
+    if table.labels is not None and (unknown := set(map(str, table.labels)) - set(classes)):
+        raise DataError(f"{data}: label {min(unknown)!r} is not among {', '.join(classes)}")
     x = torch.from_numpy(table.x).double()
     with seeded(seed, "prediction"):
         if method == "vote":

@@ -17,7 +17,8 @@ _NUMBERS: dict[Purpose, int] = {"prior": 0, "training": 1, "certificate": 2, "pr
 
 def stream(seed: int, purpose: Purpose) -> int:
     """A 64-bit seed for one purpose, from numpy's SeedSequence."""
-    words = np.random.SeedSequence([seed, _NUMBERS[purpose]]).generate_state(1, np.uint64)
+    sequence = np.random.SeedSequence(seed, spawn_key=(_NUMBERS[purpose],))
+    words = sequence.generate_state(1, np.uint64)
     return int(words[0])
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pacbayes.enumeration import exact_aggregate
+from pacbayes.examples import check_examples
 from pacbayes.losses import linear
 from pacbayes.network import Network
 
@@ -39,6 +40,7 @@ class EmpiricalRisk:
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
+    check_examples(x, y)
     total, largest = 0.0, 0
     for block in _blocks(network, len(x), samples):
         F = network.draw(x[block], samples).value.mean(0)  # (B,)
@@ -52,6 +54,7 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 @torch.no_grad()
 def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
     """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
+    check_examples(x, y)
     total = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
         F = exact_aggregate(network, inputs)
@@ -63,8 +66,9 @@ def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
 def predict_randomised(network: Network, x: Tensor) -> Tensor:
     """sign f_θ(x) ∈ {−1, +1} with fresh weights for every example: what the bound covers."""
     blocks = []
-    for block in _blocks(network, len(x), 1):
-        F = network.draw(x[block], 1).value[0]  # P(+1) = ½(1 + F)
+    size = 1 if network.freshness == "per-batch" else _ROWS
+    for inputs in x.split(size):
+        F = network.draw(inputs, 1).value[0]  # P(+1) = ½(1 + F)
         blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0))
     return torch.cat(blocks).to(x.dtype)
 

@@ -15,9 +15,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
 
 import pacbayes
 from pacbayes.certificate import Certificate, certify
@@ -31,6 +33,7 @@ from pacbayes.checkpoint import (
 )
 from pacbayes.choices import BoundName
 from pacbayes.data import DataError, Dataset, load
+from pacbayes.engine import available
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
@@ -56,25 +59,71 @@ class DataSource:
         return load(self.name, folder=folder, test=test, label=self.label)
 
 
+class DataRecord(BaseModel):
+    """What the run's data were."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: DataSource
+    train_sha256: str
+    n: int = Field(ge=1)
+    features: int = Field(ge=1)
+    classes: tuple[str, str]
+
+
+class RunRecord(BaseModel):
+    """The contents of run.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    settings: Settings
+    data: DataRecord
+    prior_sha256: str
+    versions: dict[str, str]
+
+
 @dataclass(frozen=True)
 class Run:
     """An open run folder."""
 
     folder: Path
-    settings: Settings
-    source: DataSource
-    record: dict[str, Any]
+    record: RunRecord
+
+    @property
+    def settings(self) -> Settings:
+        return self.record.settings
 
     @property
     def trained(self) -> bool:
         return (self.folder / "posterior.safetensors").exists()
 
+    @property
+    def sha256(self) -> str:
+        """Of run.json: what checkpoints and posteriors carry, so that they stay with their run."""
+        return file_sha256(self.folder / "run.json")
+
     def load_data(self) -> Dataset:
         """The run's data, bit for bit those it was trained on."""
-        data = self.source.load()
-        if data.train_sha256 != self.record["data"]["train_sha256"]:
+        data = self.record.data.source.load()
+        if data.train_sha256 != self.record.data.train_sha256:
             raise DataError(f"{data.name} is not the data that {self.folder} was trained on")
         return data
+
+    def load_own(self, name: str) -> tuple[dict[str, Tensor], Any]:
+        """Tensors and record of one of the run's files, refused if it is another run's."""
+        path = self.folder / name
+        tensors, record = load_tensors(path)
+        if record.get("run") != self.sha256:
+            raise DamagedFileError(f"{path} belongs to another run")
+        return tensors, record
+
+    def load_prior(self) -> dict[str, Tensor]:
+        """P as it was written before the data were looked at."""
+        path = self.folder / "prior.safetensors"
+        if not path.exists() or file_sha256(path) != self.record.prior_sha256:
+            raise DamagedFileError(f"{path} is not the run's prior")
+        return load_tensors(path)[0]
 
     def load_network(self) -> Network:
         """The trained network: P and Q as saved."""
@@ -82,12 +131,11 @@ class Run:
             raise ValueError(
                 f"{self.folder} is not trained to the end; the same train command resumes it"
             )
-        if file_sha256(self.folder / "prior.safetensors") != self.record["prior_sha256"]:
-            raise DamagedFileError(f"{self.folder / 'prior.safetensors'} is not the run's prior")
-        network = build_network(self.settings, self.record["data"]["features"])
-        prior, _ = load_tensors(self.folder / "prior.safetensors")
-        posterior, _ = load_tensors(self.folder / "posterior.safetensors")
-        network.load_state_dict(network.state_dict() | prior | posterior)
+        network = build_network(self.settings, self.record.data.features)
+        posterior, _ = self.load_own("posterior.safetensors")
+        if posterior.keys() != dict(network.named_parameters()).keys():
+            raise DamagedFileError(f"{self.folder / 'posterior.safetensors'} is not a posterior")
+        network.load_state_dict(network.state_dict() | posterior | self.load_prior())
         return network
 
 
@@ -96,37 +144,36 @@ def open_run(folder: Path) -> Run:
     path = folder / "run.json"
     if not path.is_file():
         raise ValueError(f"{folder} is not a run folder (no run.json in it)")
-    record = load_json(path)
     try:
-        return Run(
-            folder, Settings(**record["settings"]), DataSource(**record["data"]["source"]), record
-        )
-    except (KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path} is damaged: {error!r}") from error
+        return Run(folder, RunRecord.model_validate(load_json(path)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DamagedFileError(f"{path} is damaged: {where}: {first['msg']}") from error
 
 
 def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
     """Create a run, or open the one that is there if it was asked for in the same way."""
     data.signs()  # refuses what is not two classes before anything is written
     features = data.x_train.shape[1]
-    wanted = {
-        "settings": settings.model_dump(mode="json"),
-        "data": {
-            "source": asdict(source),
-            "train_sha256": data.train_sha256,
-            "n": len(data.x_train),
-            "features": features,
-            "classes": list(data.classes),
-        },
-    }
+    wanted = DataRecord(
+        source=source,
+        train_sha256=data.train_sha256,
+        n=len(data.x_train),
+        features=features,
+        classes=(data.classes[0], data.classes[1]),
+    )
     if (folder / "run.json").exists():
         run = open_run(folder)
-        for key in ("settings", "data"):
-            if differing := _difference(run.record[key], wanted[key]):
-                raise ValueError(
-                    f"{folder} holds another run ({differing}); "
-                    "give another --out, or remove it first"
-                )
+        if differing := [
+            *_difference(run.settings, settings),
+            *_difference(run.record.data, wanted),
+        ]:
+            raise ValueError(
+                f"{folder} holds another run ({', '.join(differing)}); "
+                "give another --out, or remove it first"
+            )
+        run.load_prior()
         return run
     network = build_network(settings, features)
     prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
@@ -135,32 +182,36 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
     path = folder / "prior.safetensors"
     try:
         save_tensors(path, prior)
-        record = {"format": 1, **wanted, "prior_sha256": file_sha256(path), "versions": versions()}
-        save_json(folder / "run.json", record)
+        record = RunRecord(
+            settings=settings, data=wanted, prior_sha256=file_sha256(path), versions=versions()
+        )
+        save_json(folder / "run.json", record.model_dump(mode="json"))
     except BaseException:
         path.unlink(missing_ok=True)
         if new:
             folder.rmdir()
         raise
-    return Run(folder, settings, source, record)
+    return Run(folder, record)
 
 
 def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
     """Train from the last checkpoint to the end, saving as it goes."""
     network = build_network(run.settings, data.x_train.shape[1])
     trainer = Trainer(network, *data.tensors("train"), run.settings)
-    checkpoint = run.folder / "checkpoint.safetensors"
+    checkpoint, belonging = run.folder / "checkpoint.safetensors", {"run": run.sha256}
     if checkpoint.exists():
-        trainer.restore(*load_tensors(checkpoint))
+        trainer.restore(*run.load_own(checkpoint.name))
     saved = time.monotonic()
     for progress in trainer.steps():
         epoch_over = progress.batch == progress.batches
         if epoch_over and (progress.evaluation or time.monotonic() - saved > _CHECKPOINT_SECONDS):
-            save_tensors(checkpoint, *trainer.state())
+            tensors, record = trainer.state()
+            save_tensors(checkpoint, tensors, record | belonging)
             save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
             saved = time.monotonic()
         yield progress
-    save_tensors(run.folder / "posterior.safetensors", trainer.best)
+    save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
+    save_tensors(run.folder / "posterior.safetensors", trainer.best, belonging)
 
 
 def certify_run(
@@ -178,7 +229,7 @@ def certify_run(
     provenance = {
         "data": data.name,
         "data_sha256": data.train_sha256,
-        "prior_sha256": run.record["prior_sha256"],
+        "prior_sha256": run.record.prior_sha256,
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
         "training_seed": run.settings.seed,
         "certificate_seed": seed,
@@ -201,9 +252,10 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
+        "engine": "native" if available() else "torch",
     }
 
 
-def _difference(have: dict[str, Any], want: dict[str, Any]) -> str:
-    names = [k for k in want if have.get(k) != want[k]]
-    return ", ".join(f"{k} {have.get(k)!r} there, {want[k]!r} asked for" for k in names)
+def _difference(have: BaseModel, want: BaseModel) -> list[str]:
+    pairs = ((name, getattr(have, name), getattr(want, name)) for name in type(want).model_fields)
+    return [f"{name} {a!r} there, {b!r} asked for" for name, a, b in pairs if a != b]

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pacbayes import paper
-from pacbayes.choices import Activation, Estimator, Objective, Protocol
+from pacbayes.choices import Activation, Engine, Estimator, Objective, Protocol
 
 __all__ = ["Settings"]
 
@@ -27,19 +27,24 @@ class Settings(BaseModel):
     lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
     epochs: int = Field(200, ge=1)
-    batch_size: int | None = Field(None, ge=1)  # None is a hundredth of n, within 16 and 512
+    batch_size: int | None = Field(
+        None, ge=1, le=2**31
+    )  # None is a hundredth of n, within 16 and 512
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
-    samples: int = Field(10, ge=1)  # T in training
+    samples: int = Field(10, ge=1, le=100_000)  # T in training
     kl_warmup: float = Field(0.0, ge=0, le=1)  # part of the run in which the KL's weight grows
     evaluate_every: int = Field(5, ge=1)  # epochs
-    evaluation_samples: int = Field(10, ge=1)  # T in evaluations
+    evaluation_samples: int = Field(10, ge=1, le=100_000)  # T in evaluations
+    engine: Engine = "auto"  # native where it can be
     delta: float = Field(0.05, gt=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**63)
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if any(d < 1 for d in self.widths):
-            raise ValueError(f"widths must be positive, got {self.widths}")
+        if any(not 1 <= d <= 100_000 for d in self.widths):
+            raise ValueError(f"widths must be between 1 and 100000, got {self.widths}")
+        if not self.widths and self.estimator.startswith("reinforce"):
+            raise ValueError("reinforce needs hidden layers, got widths none")
         depth = len(self.widths) if self.activation == "sign" else 0
         least = {"leave-one-out": 1, "local-expectation": 2}.get(self.estimator, depth + 1)
         if depth >= least and self.samples < 2:

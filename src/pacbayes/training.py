@@ -13,6 +13,8 @@ from torch import Tensor
 
 from pacbayes.bounds import catoni
 from pacbayes.draws import Draw, estimate
+from pacbayes.engine import NativeEngine, unsupported
+from pacbayes.examples import check_examples
 from pacbayes.gaussian import kl
 from pacbayes.losses import linear
 from pacbayes.network import Network
@@ -24,6 +26,7 @@ from pacbayes.settings import Settings
 
 __all__ = ["HOPELESS_RISK", "Evaluation", "Progress", "Trainer", "halvings", "train"]
 
+_EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 HOPELESS_RISK, HOPELESS_EPOCH = 0.45, 10  # the paper ends runs that have not learned by then
 
 
@@ -67,6 +70,7 @@ class Trainer:
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
+        check_examples(x, y)
         self.network, self.x, self.y, self.settings = network, x, y, settings
         self.n = len(x)
         self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
@@ -75,8 +79,10 @@ class Trainer:
         self.seconds = 0.0
         self.history: list[Evaluation] = []
         self.best = {name: p.detach().clone() for name, p in network.named_parameters()}
-        seed = stream(settings.seed, "training")
-        self.generator_state = torch.Generator().manual_seed(seed).get_state()
+        self.seed = stream(settings.seed, "training")
+        self.generator_state = torch.Generator().manual_seed(self.seed).get_state()
+        self.native = _native_engine(network, x, settings, settings.samples)
+        self.evaluator = _native_engine(network, x, settings, settings.evaluation_samples)
 
     @property
     def finished(self) -> bool:
@@ -110,11 +116,11 @@ class Trainer:
         for i, index in enumerate(order):
             done = (self.epoch + i / batches) / s.epochs
             rate = self._learning_rate(done)
-            x, y = self.x[index], self.y[index]
-            if s.objective == "optim-lambda" and (self.epoch * batches + i) % 2 == 1:
-                self._lambda_step(x, y)
+            step = self.epoch * batches + i
+            if s.objective == "optim-lambda" and step % 2 == 1:
+                self._lambda_step(index, step)
             else:
-                self._weight_step(x, y, rate, done)
+                self._weight_step(index, step, rate, done)
             if i + 1 < batches:
                 yield Progress(self.epoch + 1, i + 1, batches)
         self.epoch += 1
@@ -125,12 +131,17 @@ class Trainer:
         self.generator_state = torch.get_rng_state()
         yield Progress(self.epoch, batches, batches, evaluation)
 
-    def _weight_step(self, x: Tensor, y: Tensor, rate: float, done: float) -> None:
+    def _weight_step(self, index: Tensor, step: int, rate: float, done: float) -> None:
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
-        loss = fix_lambda(self._risk(x, y), weight * kl(self.network), self.log_lambda.exp().item())
-        self.optimiser.zero_grad()
-        loss.backward()
+        lam = self.log_lambda.exp().item()
+        if self.native is not None:
+            self.native.loss_and_grad(self.x, self.y, index, self.seed, step)
+            self.native.add_kl_grad(weight / lam)
+        else:
+            risk = self._risk(self.x[index], self.y[index])
+            self.optimiser.zero_grad()
+            fix_lambda(risk, weight * kl(self.network), lam).backward()
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
@@ -143,10 +154,15 @@ class Trainer:
         draw = draw_weights(self.network, x, s.samples, per_example=per_example)
         return estimate(Draw(linear(draw.value, y), draw.log_prob)).mean()
 
-    def _lambda_step(self, x: Tensor, y: Tensor) -> None:
+    def _lambda_step(self, index: Tensor, step: int) -> None:
         s = self.settings
         with torch.no_grad():
-            risk = linear(self.network(x, s.samples), y).double().mean()
+            if self.native is not None:
+                loss = self.native.loss(self.x, self.y, index, self.seed, step)
+                risk = torch.tensor(loss / len(index), dtype=torch.float64)
+            else:
+                F = self.network(self.x[index], s.samples)
+                risk = linear(F, self.y[index]).double().mean()
             divergence = kl(self.network)
         log_lambda = self.log_lambda.clone().requires_grad_()
         bound = catoni_objective(risk, divergence, self.n, s.delta, log_lambda)
@@ -157,12 +173,17 @@ class Trainer:
     def _evaluate(self, rate: float) -> Evaluation:
         s = self.settings
         self.network.eval()
-        risk = empirical_risk(self.network, self.x, self.y, s.evaluation_samples).mean
+        if self.evaluator is not None:
+            everything = torch.arange(self.n)
+            step = _EVALUATIONS + self.epoch
+            risk = self.evaluator.loss(self.x, self.y, everything, self.seed, step) / self.n
+        else:
+            risk = empirical_risk(self.network, self.x, self.y, s.evaluation_samples).mean
         divergence = kl(self.network).item()
         if not math.isfinite(risk + divergence):
             raise FloatingPointError(
                 f"training diverged in epoch {self.epoch}; try a learning rate below "
-                f"{s.learning_rate}"
+                f"{s.learning_rate}, or features and a prior scale nearer 1"
             )
         bound = catoni(risk, divergence, self.n, s.delta)
         if all((bound, risk) < (e.bound, e.risk) for e in self.history):  # by risk where vacuous
@@ -201,6 +222,21 @@ class Trainer:
         self.log_lambda, self.generator_state = tensors["log_lambda"], tensors["generator"]
         self.epoch, self.seconds = record["epoch"], record["seconds"]
         self.history = [Evaluation(**e) for e in record["history"]]
+
+
+def _native_engine(
+    network: Network, x: Tensor, settings: Settings, samples: int
+) -> NativeEngine | None:
+    if settings.engine == "torch":
+        return None
+    reason = unsupported(network, x)
+    if reason is None and settings.estimator.startswith("reinforce"):
+        reason = "the native engine does not draw weights"
+    if reason is None:
+        return NativeEngine(network, samples)
+    if settings.engine == "native":
+        raise ValueError(f"{reason}; use --engine torch")
+    return None
 
 
 def train(network: Network, x: Tensor, y: Tensor, settings: Settings) -> list[Evaluation]:

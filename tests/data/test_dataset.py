@@ -15,6 +15,10 @@ def test_digits_are_two_halves_with_a_fixed_split():
     assert set(data.signs().tolist()) == {-1.0, 1.0}
     assert data.classes == ("0-4", "5-9")
     assert load("digits").train_sha256 == data.train_sha256
+    from sklearn.datasets import load_digits
+
+    digits = load_digits().target
+    assert (data.signs("test") == np.where(digits[4::5] >= 5, 1, -1)).all()
 
 
 @pytest.mark.parametrize("name", ["binary-mnist", "mnist", "binary-fashion-mnist"])
@@ -72,8 +76,8 @@ def test_only_two_classes(tmp_path, labels, message):
 
 def test_too_few_examples_no_labels_and_unknown_names(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("1,a\n2,b\n")
-    with pytest.raises(DataError, match="has 2 training examples, need 8"):
+    path.write_text("1,a\n2,b\n3,a\n")
+    with pytest.raises(DataError, match="has 3 training examples, need 8"):
         load(str(path))
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 2)))
     with pytest.raises(DataError, match="no labels"):

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import hashlib
+import http.client
 import io
 import stat
 import tarfile
@@ -100,6 +101,25 @@ def test_one_wrong_byte_is_refused_wherever_it_comes_from(collection, files, tmp
     folder = put(wrong, tmp_path / "given")
     with pytest.raises(DataError, match=f"{NAMES[which]} has SHA-256"):
         fetch(collection, folder)
+
+
+def test_cut_and_corrupt_archives_and_dropped_downloads_are_failures_like_others(
+    collection, files, tmp_path, monkeypatch
+):
+    good = put(files, tmp_path / "good")
+    for damage in (lambda c: c[:-10], lambda c: c[:30] + b"junk" + c[34:]):
+        bad = put(files, tmp_path / "bad", packed=True)
+        path = bad / f"{NAMES[0]}.gz"
+        path.write_bytes(damage(path.read_bytes()))
+        check(fetch(dataclasses.replace(collection, system_folder=good), bad), files)
+        (tmp_path / "cache" / "toy" / NAMES[0]).unlink()
+
+    def dropped(*_, **__):
+        raise http.client.IncompleteRead(b"")
+
+    monkeypatch.setattr(idx.urllib.request, "urlopen", dropped)
+    with pytest.raises(DataError, match="https://mirror"):
+        fetch(dataclasses.replace(collection, mirrors=("https://mirror/",)))
 
 
 def test_a_damaged_cache_is_replaced(collection, files, tmp_path):

@@ -28,6 +28,15 @@ def test_csv_label_by_name_or_position(tmp_path, label):
     assert table.x.tolist() == [[1, 2], [3, 4]]
 
 
+def test_a_numeric_header_is_one_where_the_label_is_named_in_it(tmp_path):
+    table = read_table(write(tmp_path, "0,1,y\n5,6,a\n7,8,a\n"), "y")
+    assert table.x.tolist() == [[5, 6], [7, 8]]
+
+
+def test_a_header_is_one_even_where_some_names_are_numbers(tmp_path):
+    assert read_table(write(tmp_path, "0,width,y\n5,6,a\n7,8,b\n")).x.tolist() == [[5, 6], [7, 8]]
+
+
 def test_csv_of_just_the_features(tmp_path):
     table = read_table(write(tmp_path, "u,v\n1,2\n3,4\n"), width=2)
     assert table.labels is None
@@ -53,7 +62,7 @@ def test_npz_flattens_images_and_may_lack_labels(tmp_path):
         ("1,2,a\n3,1e99,b\n", "inf in example 1, feature 1"),
         ("1,2,a\n3,b\n", "row 2: 2 columns, expected 3"),
         ("1,2,a\n3,?,b\n", r"row 2: '\?' is not a number"),
-        ("a\nb\n", "features must be a matrix"),
+        ("a\nb\n", "separated by commas"),
     ],
 )
 def test_bad_csv_is_refused_and_the_place_named(tmp_path, text, message):
@@ -68,14 +77,17 @@ def test_bad_npz_is_refused(tmp_path):
         ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, r"y must have shape \(3,\)"),
         ({"x": np.array([["a", "b"]])}, "must hold numbers"),
         ({"x": np.zeros((0, 2))}, "no examples"),
+        ({"x": np.array(3.0)}, "no examples"),
         ({"x": np.array([[1.0, np.nan]])}, "nan in example 0, feature 1"),
     ]:
         np.savez(path, **arrays)
         with pytest.raises(DataError, match=message):
             read_table(path)
-    path.write_bytes(b"not a zip")
-    with pytest.raises(DataError, match="not a readable"):
-        read_table(path)
+    np.save(tmp_path / "array.npy", np.zeros((3, 2)))
+    for content in (b"not a zip", b"", (tmp_path / "array.npy").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="not a readable"):
+            read_table(path)
 
 
 def test_pickled_objects_are_never_opened(tmp_path):

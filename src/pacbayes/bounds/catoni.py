@@ -30,9 +30,7 @@ def catoni(
     Args:
         lam: λ; minimised over where not given, which the theorem allows.
     """
-    check(risk, kl, n, delta)
-    if not (alpha > 1 and math.isfinite(alpha)):
-        raise ValueError(f"alpha must be above 1 and finite, got {alpha}")
+    _check(risk, kl, n, delta, alpha)
     if lam is None:
         lam = catoni_lambda(risk, kl, n, delta, alpha=alpha)
     if not (lam > 1 and math.isfinite(lam)):
@@ -45,6 +43,7 @@ def catoni_lambda(risk: float, kl: float, n: int, delta: float, *, alpha: float 
 
     Searched in ln λ from 1 to 1000·n: a coarse grid for the right valley, then Brent's method.
     """
+    _check(risk, kl, n, delta, alpha)
     from scipy.optimize import minimize_scalar
 
     def at(log_lambda: float) -> float:
@@ -56,6 +55,12 @@ def catoni_lambda(risk: float, kl: float, n: int, delta: float, *, alpha: float 
     bracket = (max(best - step, 1e-6), min(best + step, top))
     found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": 1e-9})
     return math.exp(found.x)
+
+
+def _check(risk: float, kl: float, n: int, delta: float, alpha: float) -> None:
+    check(risk, kl, n, delta)
+    if not (alpha > 1 and math.isfinite(alpha)):
+        raise ValueError(f"alpha must be above 1 and finite, got {alpha}")
 
 
 def _bound(risk: float, kl: float, n: int, delta: float, lam: float, alpha: float) -> float:

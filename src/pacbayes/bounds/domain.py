@@ -7,6 +7,8 @@ from fractions import Fraction
 
 __all__ = ["check", "check_probability", "percent_up", "upward"]
 
+_LARGEST_N = 10**15  # whole numbers stay exact in a double
+
 
 def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> None:
     """Refuse arguments outside the theorems: risk ∈ [0, 1], KL ≥ 0, n ≥ least_n, δ ∈ (0, 1)."""
@@ -14,8 +16,8 @@ def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> 
         raise ValueError(f"risk must be in [0, 1], got {risk}")
     if not (kl >= 0 and math.isfinite(kl)):
         raise ValueError(f"kl must be finite and at least 0, got {kl}")
-    if n < least_n:
-        raise ValueError(f"n must be at least {least_n}, got {n}")
+    if not least_n <= n <= _LARGEST_N:
+        raise ValueError(f"n must be at least {least_n} and at most 10**15, got {n}")
     check_probability(delta)
 
 

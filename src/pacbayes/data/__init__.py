@@ -70,6 +70,11 @@ def _own(path: Path, test: Path | None, label: str | None) -> Dataset:
     table = read_table(path, label)
     if table.labels is None:
         raise DataError(f"{path}: no labels; an .npz file needs an array named y")
+    if table.headless and table.labels[0] not in table.labels[1:]:
+        raise DataError(
+            f"{path}: the first row looks like a header, since its label "
+            f"{str(table.labels[0])!r} occurs nowhere else; remove it, or give --label by name"
+        )
     y, classes = two_classes(table.labels, str(path))
     width = table.x.shape[1]
     x_test, y_test = np.empty((0, width), np.float32), np.empty(0, np.int64)

@@ -10,9 +10,11 @@ import subprocess
 import tarfile
 import tempfile
 import urllib.request
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,15 @@ from pacbayes.data.dataset import DataError
 __all__ = ["FASHION_MNIST", "MNIST", "Collection", "cache_folder", "fetch", "parse"]
 
 Files = dict[str, bytes]
+_FAILURES = (
+    OSError,
+    ValueError,
+    EOFError,
+    zlib.error,
+    tarfile.TarError,
+    HTTPException,
+    subprocess.SubprocessError,
+)
 _NAMES = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -106,7 +117,7 @@ def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np
         try:
             files = source()
             _verify(files, collection)
-        except (OSError, ValueError, tarfile.TarError, subprocess.SubprocessError) as error:
+        except _FAILURES as error:
             failures.append(f"{label}: {' '.join(str(error).split())[:150]}")
             continue
         if position > 0:

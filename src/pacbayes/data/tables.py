@@ -22,6 +22,7 @@ class Table:
 
     x: Floats
     labels: NDArray[Any] | None
+    headless: bool = False  # a CSV file whose first row was taken for an example
 
 
 def read_table(path: Path, label: str | None = None, width: int | None = None) -> Table:
@@ -59,14 +60,14 @@ def _read_npz(path: Path) -> Table:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in ("x", "y")}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable .npz file ({error})") from error
     if "x" not in arrays:
         raise DataError(f"{path}: no array named x (and y for labels)")
     x = arrays["x"]
     if x.dtype.kind not in "biuf":
         raise DataError(f"{path}: x must hold numbers, got {x.dtype}")
-    if len(x) == 0:
+    if x.ndim == 0 or len(x) == 0:
         raise DataError(f"{path}: no examples")
     labels = arrays.get("y")
     if labels is not None and labels.shape != (len(x),):
@@ -85,7 +86,10 @@ def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
     columns = len(rows[0])
     column = None if label is None and columns == width else _column(path, rows[0], label)
     features = [i for i in range(columns) if i != column]
-    header = not all(_is_number(rows[0][i]) for i in features)
+    if not features:
+        raise DataError(f"{path}: only one column; fields must be separated by commas")
+    named = label is not None and label in rows[0]
+    header = named or not all(_is_number(rows[0][i]) for i in features)
     body = rows[1:] if header else rows
     if not body:
         raise DataError(f"{path}: a header but no examples")
@@ -100,7 +104,7 @@ def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
             bad = next(row[i] for i in features if not _is_number(row[i]))
             raise DataError(f"{path}, row {line}: {bad!r} is not a number") from None
     labels = None if column is None else np.array([row[column].strip() for row in body])
-    return Table(_floats(x), labels)
+    return Table(_floats(x), labels, headless=not header)
 
 
 def _column(path: Path, first: list[str], label: str | None) -> int:

@@ -1,0 +1,42 @@
+/* Steps of every kind on odd shapes, for the sanitizers to watch. */
+#include "engine.c"
+
+#include <stdio.h>
+
+int main(void) {
+    int32_t shapes[][5] = {{3, 1, 1, 0, 0}, {7, 5, 1, 0, 0}, {20, 17, 33, 1, 0}, {4, 16, 1, 40, 1}};
+    int depths[] = {1, 1, 2, 3}, samples[] = {1, 2, 10, 97, 300};
+    for (int s = 0; s < 4; s++)
+        for (int act = 0; act < 3; act++)
+            for (int est = 0; est < (act == SIGN ? 4 : 1); est++)
+                for (int learned = 0; learned < 2; learned++)
+                    for (int t = act == SIGN ? 1 : 0; t < 5; t++) {
+                        int depth = depths[s], d = shapes[s][0], n = 5;
+                        float *parameters[16], *gradients[16], *x = calloc(n * d, 4), y[5];
+                        for (int l = 0; l <= depth; l++) {
+                            size_t in = shapes[s][l], out = shapes[s][l + 1];
+                            size_t sizes[] = {in * out, out, learned ? in * out : 1, learned ? out : 1};
+                            for (int k = 0; k < 4; k++) {
+                                parameters[4 * l + k] = calloc(sizes[k], 4);
+                                gradients[4 * l + k] = calloc(sizes[k], 4);
+                                for (size_t i = 0; i < sizes[k]; i++)
+                                    parameters[4 * l + k][i] = 0.1f * (float)(i % 7) - 0.3f;
+                            }
+                        }
+                        for (int i = 0; i < n * d; i++) x[i] = (float)(i % 3);
+                        for (int i = 0; i < n; i++) y[i] = i % 2 ? 1.0f : -1.0f;
+                        int64_t index[] = {4, 0, 2, 2, 1};
+                        engine *e = pb_open(depth, shapes[s], act, est, learned, samples[t]);
+                        for (int count = 1; count <= n; count += 4) {
+                            double loss = pb_run(e, (const float *const *)parameters, gradients, x, y,
+                                                 index, count, 1, 2, 1 + t % 3);
+                            if (!(loss >= 0 && loss <= count)) return 1;
+                            pb_run(e, (const float *const *)parameters, NULL, x, y, index, count, 1, 2, 2);
+                        }
+                        pb_close(e);
+                        for (int k = 0; k < 4 * (depth + 1); k++) free(parameters[k]), free(gradients[k]);
+                        free(x);
+                    }
+    puts("ok");
+    return 0;
+}

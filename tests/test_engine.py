@@ -1,0 +1,293 @@
+"""The native engine against the torch path and against exact enumeration."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from pacbayes import Settings, Trainer, build_network, dense_network, exact_aggregate, kl
+from pacbayes import engine as module
+from pacbayes.engine import NativeEngine, available, library, unsupported
+from pacbayes.losses import linear
+
+pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
+
+SIGN = ["marginal", "leave-one-out", "local-expectation", "straight-through"]
+
+
+def toy(n=5, d=5):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(n, d, generator=generator)
+    x[0, 2] = x[1, 0] = 0  # the engine skips zeros
+    y = torch.where(torch.rand(n, generator=generator) < 0.5, 1.0, -1.0)
+    return x, y, torch.arange(n)
+
+
+def network_of(activation, estimator="marginal", widths=(7, 4), *, learned_scale=True, d=5):
+    network = dense_network(d, widths, activation, estimator=estimator, learned_scale=learned_scale)
+    with torch.no_grad():
+        for p in network.parameters():
+            p += 0.3 * torch.randn_like(p)
+    return network
+
+
+def gradients(network):
+    return torch.cat([p.grad.flatten() for p in network.parameters()]).double()
+
+
+def replicates(network, samples, K):
+    x, y, index = toy()
+    native, losses, found = NativeEngine(network, samples), [], []
+    for step in range(K):
+        losses.append(native.loss_and_grad(x, y, index, seed=3, step=step) / len(x))
+        found.append(gradients(network))
+    return torch.tensor(losses, dtype=torch.float64), torch.stack(found)
+
+
+@pytest.mark.parametrize("learned_scale", [False, True])
+@pytest.mark.parametrize("widths", [(3,), (3, 2)])
+@pytest.mark.parametrize("estimator", SIGN[:3])
+def test_sign_networks_have_the_enumerated_value_and_gradient(
+    estimator, widths, learned_scale, z_scores
+):
+    network = network_of("sign", estimator, widths, learned_scale=learned_scale)
+    losses, found = replicates(network, samples=20, K=500)
+    x, y, _ = toy()
+    exact = network.double()
+    loss = linear(exact_aggregate(exact, x.double()), y.double()).mean()
+    truth = torch.autograd.grad(loss, list(exact.parameters()))
+    assert z_scores(losses.unsqueeze(1), loss.detach()).abs().max() < 5  # false alarm 6e-7
+    z = z_scores(found, torch.cat([g.flatten() for g in truth]))
+    assert z.abs().max() < 5.5  # at most 60 entries: false alarm below 3e-6
+
+
+@pytest.mark.parametrize("learned_scale", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "sigmoid"])
+def test_pathwise_gradients_are_those_of_float64_autograd_with_the_same_noise(
+    activation, learned_scale
+):
+    """The engine's own normals, drawn again in its order, put through torch in float64."""
+    network = network_of(activation, learned_scale=learned_scale)
+    x, y, index = toy()
+    T, inputs = 3, 96 // 3  # inputs in one chunk
+    assert len(x) <= inputs
+    native = NativeEngine(network, T)
+    loss = native.loss_and_grad(x, y, index, seed=3, step=9) / len(x)
+    found = gradients(network)
+
+    lanes = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
+    rows, padded = len(x) * T, 16
+    per_row = -(-padded // (2 * lanes)) * 2 * lanes  # normals come in pairs of vectors
+    words = np.zeros(2 * rows * per_row, np.float32)
+    library().pb_normals(3, 9, 0, words.ctypes.data, len(words))
+    noise = torch.from_numpy(words).double().view(2, rows, per_row)
+
+    exact = network.double()
+    a = x.double().repeat_interleave(T, 0)  # rows ordered (input, sample)
+    for i, layer in enumerate(exact.body.layers):
+        mean, deviation = layer.moments(a)
+        a = getattr(torch, activation)(mean + deviation * noise[i, :, : mean.shape[1]])
+    mean, deviation = exact.layer.moments(a)
+    F = torch.erf(mean / deviation * 0.5**0.5).view(len(x), T).mean(1)
+    expected = linear(F, y.double()).mean()
+    truth = torch.autograd.grad(expected, list(exact.parameters()))
+    assert loss == pytest.approx(expected.item(), abs=1e-6)
+    difference = found - torch.cat([g.flatten() for g in truth])
+    assert difference.abs().max() < 1e-6
+
+
+def test_straight_through_is_the_same_biased_estimator_as_torchs():
+    network = network_of("sign", "straight-through")
+    _, found = replicates(network, samples=20, K=500)
+    x, y, _ = toy()
+    other = []
+    for _ in range(500):
+        loss = linear(network(x, 20), y).mean()
+        gradient = torch.autograd.grad(loss, list(network.parameters()))
+        other.append(torch.cat([g.flatten() for g in gradient]).double())
+    other = torch.stack(other)
+    error = ((found.var(0) + other.var(0)) / 500).sqrt()
+    assert ((found.mean(0) - other.mean(0)) / error).abs().max() < 5.5  # 150 entries: 6e-6
+
+
+@pytest.mark.parametrize("samples", [1, 2, 7, 100, 3000])
+@pytest.mark.parametrize("widths", [(1,), (17, 33), (5, 16, 1, 40)])
+def test_odd_shapes_agree_with_torch_in_value(widths, samples):
+    """Batch 1 and more, T up to thousands; the mean of each within six standard errors."""
+    network = network_of("relu", widths=widths, d=3)
+    x, y, _ = toy(n=9, d=3)
+    for index in (torch.arange(1), torch.arange(9).flip(0)):
+        native = NativeEngine(network, samples).loss(x, y, index, seed=1, step=0) / len(index)
+        with torch.no_grad():
+            F = network.draw(x[index], 4000).value
+        expected = linear(F.mean(0), y[index]).mean().item()
+        spread = 0.5 * F.var(0).mean().sqrt().item()
+        error = spread * (1 / (len(index) * samples) + 1 / (len(index) * 4000)) ** 0.5
+        assert abs(native - expected) < 6 * error + 1e-6
+
+
+@pytest.mark.parametrize(("activation", "samples"), [("relu", 3), ("sign", 10), ("sign", 200)])
+def test_results_do_not_depend_on_the_number_of_threads(activation, samples):
+    network = network_of(activation, "leave-one-out")
+    x, y, index = toy(n=300)
+    outcomes = []
+    for threads in (1, 2, 3, 7):
+        torch.set_num_threads(threads)
+        native = NativeEngine(network, samples)
+        outcomes.append((native.loss_and_grad(x, y, index, 5, 6), gradients(network)))
+    torch.set_num_threads(1)
+    for loss, gradient in outcomes[1:]:
+        assert loss == outcomes[0][0]
+        assert torch.equal(gradient, outcomes[0][1])
+
+
+def test_seed_step_and_repetition():
+    network = network_of("sign", "leave-one-out")
+    x, y, index = toy(n=50)
+    native = NativeEngine(network, 4)
+    first = native.loss(x, y, index, 1, 1)
+    assert native.loss(x, y, index, 1, 1) == first
+    assert native.loss(x, y, index, 1, 2) != first
+    assert native.loss(x, y, index, 2, 1) != first
+    assert native.loss_and_grad(x, y, index, 1, 1) == first
+
+
+@pytest.mark.parametrize("learned_scale", [False, True])
+def test_kl_gradient(learned_scale):
+    network = network_of("relu", learned_scale=learned_scale)
+    for p in network.parameters():
+        p.grad = torch.ones_like(p)
+    NativeEngine(network, 1).add_kl_grad(0.01)
+    found = gradients(network)
+    truth = torch.autograd.grad(1.0 * 0.01 * kl(network), list(network.parameters()))
+    assert torch.allclose(found, 1 + torch.cat([g.flatten() for g in truth]).double(), atol=1e-6)
+
+
+N = 1_600_000
+
+
+def normals(*key):
+    out = np.zeros(N, np.float32)
+    library().pb_normals(*key, out.ctypes.data, N)
+    return out
+
+
+def test_normals_are_normal():
+    """Kolmogorov–Smirnov and four moments at a false-alarm rate of 1e-6 each."""
+    z = normals(1, 2, 3).astype(np.float64)
+    assert stats.kstest(z[:200_000], "norm").pvalue > 1e-6
+    moments = [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]
+    for k, mean, variance in moments:
+        assert abs((z**k).mean() - mean) < 4.9 * (variance / N) ** 0.5
+    tail = (np.abs(z) > 4).mean()
+    p = 2 * stats.norm.sf(4)
+    assert abs(tail - p) < 4.9 * (p / N) ** 0.5
+
+
+def test_words_are_uniform_in_every_bit_and_byte():
+    words = np.zeros(N, np.uint32)
+    library().pb_words(1, 2, 3, words.ctypes.data, N)
+    for bit in range(32):
+        ones = int(((words >> bit) & 1).sum())
+        assert abs(ones - N / 2) < 5.5 * N**0.5 / 2  # 32 bits: false alarm 1e-6
+    for shift in (0, 8, 16, 24):
+        counts = np.bincount((words >> shift) & 255, minlength=256)
+        assert stats.chisquare(counts).pvalue > 1e-6
+
+
+def test_streams_are_uncorrelated_across_seeds_steps_chunks_and_lanes():
+    base = normals(1, 2, 3).astype(np.float64)
+    others = [
+        normals(1, 2, 4),
+        normals(1, 3, 3),
+        normals(2, 2, 3),
+        np.roll(base, 1),
+        np.roll(base, 16),
+    ]
+    for other in others:
+        assert abs((base * other).mean()) < 5.2 * N**-0.5  # five pairs: false alarm 1e-6
+
+
+def test_a_probability_is_met_to_the_last_bit_it_can_be(z_scores):
+    """One sign unit and a head that reports it: frequencies of 2·10⁵ draws against Φ."""
+    for u in (-4.0, -1.0, 0.0, 2.5):
+        network = dense_network(1, (1,), "sign")
+        with torch.no_grad():
+            network.body.layers[0].weight.mean.zero_()
+            network.body.layers[0].bias.mean.fill_(u * 2**0.5)  # x = 1: the deviation is √2
+            network.layer.weight.mean.fill_(1.0)
+            network.layer.bias.mean.zero_()
+        x, y = torch.ones(2000, 1), torch.ones(2000)
+        loss = NativeEngine(network, 100).loss(x, y, torch.arange(2000), 1, 0) / 2000
+        size = torch.erf(torch.tensor(0.5)).item()  # of the output: erf(1/√2·√2)
+        p = 0.5 + (1 - 2 * loss) / (2 * size)
+        expected = stats.norm.cdf(u)
+        assert abs(p - expected) < 5 * (expected * (1 - expected) / 2e5) ** 0.5 + 1e-6
+
+
+def test_what_it_cannot_take_is_named_and_left_to_torch():
+    x = torch.zeros(3, 5)
+    assert "dense" in unsupported(dense_network(5, ()), x)
+    assert "float32" in unsupported(dense_network(5, (2,)), x.double())
+    assert unsupported(dense_network(5, (2,)), x) is None
+
+
+def test_without_a_build_torch_serves_and_native_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "library", lambda: None)
+    settings = Settings(widths=(3,), samples=2, epochs=1)
+    network, (x, y, _) = build_network(settings, 5), toy(n=20)
+    assert Trainer(network, x, y, settings).native is None
+    with pytest.raises(ValueError, match="not built for this machine; use --engine torch"):
+        Trainer(network, x, y, settings.model_copy(update={"engine": "native"}))
+
+
+def test_both_engines_train_to_the_same_bound_within_seed_noise():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 6, generator=generator)
+    y = torch.where(x[:, 0] + 0.5 * x[:, 1] > 0, 1.0, -1.0)
+    bounds = {"torch": [], "native": []}
+    for engine, found in bounds.items():
+        for seed in range(6):
+            settings = Settings.of("fast", "sign", widths=(8,), epochs=10, engine=engine, seed=seed)
+            trainer = Trainer(build_network(settings, 6), x, y, settings)
+            assert (trainer.native is None) == (engine == "torch")
+            for _ in trainer.steps():
+                pass
+            found.append(trainer.history[-1].bound)
+    one, other = (np.array(b) for b in bounds.values())
+    error = ((one.var(ddof=1) + other.var(ddof=1)) / 6) ** 0.5
+    assert abs(one.mean() - other.mean()) < 5 * error  # t with some ten degrees: below 1e-3
+    assert other.mean() < 0.3
+
+
+def test_sanitizers_find_nothing(tmp_path):
+    """The whole C source under address and undefined-behaviour sanitizers, odd shapes included."""
+    import shutil
+    from pathlib import Path
+
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    source = Path(module.__file__).parent / "native"
+    program = tmp_path / "check"
+    subprocess.run(
+        [
+            *(compiler, "-g", "-O1", "-std=gnu11", "-mavx2", "-mfma", "-pthread"),
+            *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+            *(
+                f"-I{source}",
+                str(Path(__file__).parent / "native_check.c"),
+                "-o",
+                str(program),
+                "-lm",
+            ),
+        ],
+        check=True,
+    )
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "ok" in done.stdout
+    assert sys.platform.startswith("linux")
