@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results clean
+.PHONY: run test results bench clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -28,6 +28,9 @@ results: .venv/installed
 	  $(BIN)/pacbayes certify results/paper-$$o-relu || exit 1; done
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/step.py
 
 .venv/installed: pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/native/*.[ch])
 	$(PYTHON) -m venv .venv

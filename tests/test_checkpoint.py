@@ -51,6 +51,13 @@ def test_any_flipped_byte_is_noticed(saved):
             load_tensors(path)
 
 
+def test_the_digest_covers_names_types_and_shapes():
+    one = checkpoint._digest({"x": torch.zeros(4)}, "")
+    assert one != checkpoint._digest({"x": torch.zeros(2, 2)}, "")
+    assert one != checkpoint._digest({"x": torch.zeros(4, dtype=torch.int32)}, "")
+    assert one != checkpoint._digest({"y": torch.zeros(4)}, "")
+
+
 def test_a_cut_file_and_a_foreign_file_are_noticed(saved):
     path, _, _ = saved
     path.write_bytes(path.read_bytes()[:-5])

@@ -123,6 +123,9 @@ def test_samples_and_density_match_the_distribution(z_scores):
     assert z_scores((draws - g.mean).detach() ** 2, scale.detach() ** 2).abs().max() < 5
     expected = Normal(g.mean, scale).log_prob(draws[:2]).sum(-1)
     assert torch.allclose(g.log_density(draws[:2]), expected)
+    (score,) = torch.autograd.grad(g.log_density(draws[:1]).sum(), g.mean)
+    wanted = (draws[0] - g.mean) / scale**2  # the score alone: no path through the weights
+    assert torch.allclose(score, wanted.detach())
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])

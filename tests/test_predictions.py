@@ -2,7 +2,7 @@
 
 import pytest
 
-from pacbayes import Settings, runs
+from pacbayes import Settings, predictions, runs
 from pacbayes.data import DataError
 from pacbayes.predictions import predict
 from pacbayes.predictions import test_errors as errors_of
@@ -49,3 +49,40 @@ def test_a_named_data_set_of_another_width_is_refused(tmp_path, source):
     run = trained(tmp_path / "run", source)
     with pytest.raises(DataError, match="digits: 64 features, but the network takes 4"):
         predict(run, "digits", "vote", samples=1, seed=0, label=None)
+
+
+def test_predictions_point_the_right_way(tmp_path, source):
+    """A linear classifier of separable classes errs far less than half, by either method."""
+    settings = Settings.of("fast", "relu", widths=(), epochs=100, lam=1e4)
+    data = source.load()
+    run = runs.prepare(tmp_path / "run", settings, source, data)
+    for _ in runs.train_run(run, data):
+        pass
+    for method in ("randomised", "vote"):
+        assert predict(run, source.name, method, samples=50, seed=0, label=None).error < 0.25
+    errors = errors_of(run, run.load_network(), data)
+    assert errors.vote < 0.25
+    assert errors.randomised < 0.4
+
+
+def test_each_error_is_that_of_its_own_predictor(tmp_path, source, monkeypatch):
+    run = trained(tmp_path / "run", source)
+    data = run.load_data()
+    labels, asked = data.tensors("test")[1], []
+    monkeypatch.setattr(predictions, "predict_randomised", lambda network, x: -labels)
+    monkeypatch.setattr(
+        predictions, "majority_vote", lambda network, x, T: (asked.append(T), 0.1 * labels)[1]
+    )
+    errors = errors_of(run, run.load_network(), data)
+    assert (errors.randomised, errors.vote) == (1.0, 0.0)
+    assert asked == [errors.votes] == [100]
+
+
+def test_a_vote_has_the_samples_asked_for(tmp_path, source, monkeypatch):
+    run, asked = trained(tmp_path / "run", source), []
+    vote = predictions.majority_vote
+    monkeypatch.setattr(
+        predictions, "majority_vote", lambda n, x, T: (asked.append(T), vote(n, x, T))[1]
+    )
+    predict(run, source.test, "vote", samples=7, seed=0, label=None)
+    assert asked == [7]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pacbayes import Settings, runs
-from pacbayes.checkpoint import DamagedFileError
+from pacbayes import Settings, kl, runs
+from pacbayes.checkpoint import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.data import DataError
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
@@ -54,14 +54,82 @@ def test_another_runs_folder_is_refused_and_the_difference_named(tmp_path, sourc
         trained(tmp_path / "run", source, other)
 
 
-def test_the_loaded_network_is_the_trained_one(tmp_path, source):
-    run = trained(tmp_path / "run", source)
-    network = run.load_network()
-    assert all(torch.equal(v, network.state_dict()[k]) for k, v in network.state_dict().items())
+def test_the_loaded_network_is_the_best_epochs(tmp_path, source):
+    restless = Settings(
+        protocol="paper", widths=(5,), epochs=8, evaluate_every=1, batch_size=32, learning_rate=1.0
+    )
+    run = trained(tmp_path / "run", source, restless)
     history = json.loads((run.folder / "history.json").read_text())
-    from pacbayes import kl
+    best = min(history, key=lambda e: e["bound"])
+    assert best is not history[-1]
+    assert kl(run.load_network()).item() == best["kl"]
 
-    assert kl(network).item() in [e["kl"] for e in history]
+
+def test_the_prior_is_the_saved_one_whatever_would_be_built_today(tmp_path, source, monkeypatch):
+    run = trained(tmp_path / "run", source)
+    saved, _ = load_tensors(run.folder / "prior.safetensors")
+    build = runs.build_network
+    monkeypatch.setattr(
+        runs, "build_network", lambda s, d: build(s.model_copy(update={"seed": 77}), d)
+    )
+    state = run.load_network().state_dict()
+    assert len(saved) == 8
+    assert all(torch.equal(state[name], tensor) for name, tensor in saved.items())
+
+
+def test_a_posterior_cannot_bring_a_prior_of_its_own(tmp_path, source):
+    run = trained(tmp_path / "run", source)
+    path = run.folder / "posterior.safetensors"
+    tensors, record = load_tensors(path)
+    forged = {
+        name.replace("mean", "prior_mean"): t.clone()
+        for name, t in tensors.items()
+        if "mean" in name
+    }
+    save_tensors(path, tensors | forged, record)
+    with pytest.raises(DamagedFileError, match="is not a posterior"):
+        run.load_network()
+
+
+@pytest.mark.parametrize("name", ["posterior.safetensors", "checkpoint.safetensors"])
+def test_files_of_another_run_are_refused(tmp_path, source, name):
+    other = trained(tmp_path / "other", source, SETTINGS.model_copy(update={"seed": 9}))
+    run = trained(tmp_path / "run", source)
+    (run.folder / name).write_bytes((other.folder / name).read_bytes())
+    with pytest.raises(DamagedFileError, match=f"{name} belongs to another run"):
+        run.load_network() if "posterior" in name else trained(tmp_path / "run", source)
+
+
+def test_a_missing_prior_is_noticed_before_training_goes_on(tmp_path, source):
+    run = trained(tmp_path / "run", source, stop_after=10)
+    (run.folder / "prior.safetensors").unlink()
+    with pytest.raises(DamagedFileError, match="is not the run's prior"):
+        trained(tmp_path / "run", source)
+
+
+def test_history_is_whole_even_if_the_last_write_of_it_was_lost(tmp_path, source):
+    run = trained(tmp_path / "run", source)
+    (run.folder / "posterior.safetensors").unlink()
+    (run.folder / "history.json").write_text("[]")
+    trained(tmp_path / "run", source)
+    assert [e["epoch"] for e in json.loads((run.folder / "history.json").read_text())] == [2, 4, 6]
+
+
+def test_long_epochs_are_checkpointed_by_time(tmp_path, source, monkeypatch):
+    monkeypatch.setattr(runs, "_CHECKPOINT_SECONDS", 0.0)
+    settings = SETTINGS.model_copy(update={"evaluate_every": 100})
+    run = trained(tmp_path / "run", source, settings, stop_after=5)
+    assert load_tensors(run.folder / "checkpoint.safetensors")[1]["epoch"] == 1
+
+
+def test_the_certificate_draws_from_a_stream_of_its_own(tmp_path, source, monkeypatch):
+    run = trained(tmp_path / "run", source)
+    purposes, seeded = [], runs.seeded
+    monkeypatch.setattr(runs, "seeded", lambda s, p: (purposes.append(p), seeded(s, p))[1])
+    network, data = run.load_network(), run.load_data()
+    c = runs.certify_run(run, network, data, delta=0.05, bound="small-kl", samples=2, seed=None)
+    assert purposes == ["certificate"]
+    assert c.provenance["posterior_sha256"] == file_sha256(run.folder / "posterior.safetensors")
 
 
 def test_changed_data_are_refused(tmp_path, source):
@@ -120,6 +188,13 @@ def test_a_full_disk_leaves_no_folder_behind(tmp_path, source, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         runs.prepare(tmp_path / "run", SETTINGS, source, source.load())
     assert not (tmp_path / "run").exists()
+
+
+def test_changed_versions_are_noticed(tmp_path, source, monkeypatch):
+    run = trained(tmp_path / "run", source, stop_after=10)
+    assert run.changed_versions == []
+    monkeypatch.setattr(runs.pacbayes, "__version__", "9")
+    assert runs.open_run(run.folder).changed_versions == ["pacbayes 0.1.0, now 9"]
 
 
 def test_not_a_run(tmp_path):

@@ -4,8 +4,11 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
-from pacbayes import Settings, Trainer, build_network, kl, train
+from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
+from pacbayes.losses import linear
+from pacbayes.randomness import seeded, stream
 from pacbayes.reinforce import draw_weights
 from pacbayes.training import Evaluation, halvings, warm_cosine
 
@@ -209,3 +212,124 @@ def test_a_diverged_run_says_so():
     t = trainer(learning_rate=1e30, epochs=2)
     with pytest.raises(FloatingPointError, match="diverged in epoch"):
         finish(t)
+
+
+def test_lambda_descends_catonis_bound_at_its_rate():
+    """A network without hidden layers has an exact risk, so the step is known."""
+    settings = trainer(
+        widths=(), objective="optim-lambda", lambda_rate=0.5, delta=0.02, lam=800.0
+    ).settings
+    t = Trainer(build_network(settings, 4), *toy(5000), settings)
+    with torch.no_grad():
+        t.network.layer.weight.mean += 0.5
+    everything = torch.arange(10)
+    risk = linear(t.network(t.x[:10], 1), t.y[:10]).mean().item()
+    divergence = kl(t.network).item()
+
+    def bound(log_lambda):
+        return catoni(risk, divergence, 5000, 0.02, lam=math.exp(log_lambda))
+
+    h, start = 1e-4, math.log(800.0)
+    slope = (bound(start + h) - bound(start - h)) / (2 * h)
+    assert abs(slope) > 1e-3
+    t._lambda_step(everything, 0)
+    assert t.log_lambda.item() == pytest.approx(start - 0.5 * slope, abs=1e-5)
+
+
+def test_lambda_stays_above_one():
+    t = trainer(widths=(), objective="optim-lambda", lambda_rate=1e9, lam=300.0)
+    t._lambda_step(torch.arange(10), 0)
+    assert t.log_lambda.item() == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_evaluations_are_catonis_bound_at_the_given_delta(engine):
+    for e in finish(trainer(engine=engine, delta=0.001)).history:
+        assert e.bound == catoni(e.risk, e.kl, 60, 0.001)
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_the_scheduled_rate_is_the_one_used(engine):
+    """Adam's first step is its rate, whatever the gradient."""
+    t = trainer(engine=engine)
+    before = t.network.layer.weight.mean.detach().clone()
+    next(t.steps())
+    moved = (t.network.layer.weight.mean - before).abs().max().item()
+    assert moved == pytest.approx(t._learning_rate(0.0), rel=1e-2)
+    assert t._learning_rate(0.0) < 0.05 / 10
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_the_kls_weight_grows_from_nothing_to_one(engine):
+    def step(done, **changes):
+        t = trainer(engine=engine, **changes)
+        with torch.no_grad():
+            t.network.layer.weight.mean += 1.0
+        with seeded(1, "training"):
+            t._weight_step(torch.arange(60), 0, 0.05, done)
+        return t.network.layer.weight.mean.grad.clone()
+
+    free, penalised = step(0.0, lam=1e9), step(0.0, lam=1.5)
+    assert torch.allclose(penalised - free, torch.full_like(free, 1 / 1.5), atol=1e-4)
+    assert torch.allclose(step(0.0, lam=1.5, kl_warmup=0.5), free, atol=1e-6)
+    half = step(0.25, lam=1.5, kl_warmup=0.5)
+    assert torch.allclose(half - free, torch.full_like(free, 0.5 / 1.5), atol=1e-4)
+    assert torch.allclose(step(0.9, lam=1.5, kl_warmup=0.5), penalised, atol=1e-6)
+
+
+def test_samples_are_those_of_the_settings(monkeypatch):
+    asked = []
+    t = trainer(engine="torch", samples=3, evaluation_samples=5, epochs=1, evaluate_every=1)
+    draw = t.network.draw
+    monkeypatch.setattr(t.network, "draw", lambda x, T: (asked.append(T), draw(x, T))[1])
+    finish(t)
+    assert asked == [3, 3, 3, 3, 5]
+    native = trainer(samples=3, evaluation_samples=5)
+    if native.native is not None:
+        assert (native.native.samples, native.evaluator.samples) == (3, 5)
+
+
+def test_every_epoch_sees_every_example_once_in_an_order_of_its_own(monkeypatch):
+    t = trainer(epochs=2)
+    seen = []
+    monkeypatch.setattr(t, "_weight_step", lambda index, *_: seen.append(index))
+    finish(t)
+    epochs = torch.cat(seen).view(2, 60)
+    assert torch.equal(epochs.sort(1).values, torch.arange(60).expand(2, 60))
+    assert not torch.equal(epochs[0], epochs[1])
+    assert not torch.equal(epochs[0], torch.arange(60))
+
+
+def test_the_papers_rule_for_hopeless_runs():
+    t = trainer(protocol="paper", epochs=200)
+    t.history = [Evaluation(5, 0.6, 1, 1, 60, 1, 0)]
+    assert not t.hopeless
+    t.history.append(Evaluation(10, 0.449, 1, 1, 60, 1, 0))
+    assert not t.hopeless
+    t.history = [Evaluation(10, 0.451, 1, 1, 60, 1, 0), Evaluation(15, 0.1, 1, 1, 60, 1, 0)]
+    assert t.hopeless
+
+
+def test_bodies_train_in_training_mode_and_are_evaluated_in_evaluation_mode():
+    modes = []
+
+    class Probe(nn.Module):
+        def forward(self, x):
+            modes.append((self.training, torch.is_grad_enabled()))
+            return x
+
+    settings = Settings(epochs=1, batch_size=30, samples=1, evaluation_samples=1)
+    train(Network(Probe(), GaussianLinear(4, 1)), *toy(), settings)
+    assert {training for training, learning in modes if learning} == {True}
+    assert {training for training, learning in modes if not learning} == {False}
+
+
+def test_training_has_its_own_random_stream():
+    assert trainer(seed=5).seed == stream(5, "training")
+
+
+@pytest.mark.parametrize("y", [torch.zeros(60), torch.ones(60, 1), torch.ones(59)])
+def test_labels_other_than_one_sign_each_are_refused(y):
+    t = trainer()
+    with pytest.raises(ValueError, match="label"):
+        Trainer(t.network, t.x, y, t.settings)

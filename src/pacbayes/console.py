@@ -50,6 +50,8 @@ def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evalua
         highlight=False,
         soft_wrap=True,
     )
+    if run.changed_versions and (run.folder / "checkpoint.safetensors").exists():
+        console.print(f"note: resuming with {'; '.join(run.changed_versions)}", highlight=False)
     last = None
     columns = (
         TextColumn("training"),

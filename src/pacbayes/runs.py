@@ -99,6 +99,12 @@ class Run:
         return (self.folder / "posterior.safetensors").exists()
 
     @property
+    def changed_versions(self) -> list[str]:
+        """What differs from when the run was made: its last bits may then differ, too."""
+        now = versions()
+        return [f"{k} {v}, now {now[k]}" for k, v in self.record.versions.items() if now[k] != v]
+
+    @property
     def sha256(self) -> str:
         """Of run.json: what checkpoints and posteriors carry, so that they stay with their run."""
         return file_sha256(self.folder / "run.json")

@@ -1,4 +1,5 @@
 import mpmath
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,11 @@ def test_rounded_up_and_within_a_hair(risk, kl, n, delta):
         complexity = mpmath.mpf(kl) + mpmath.log(2 * mpmath.sqrt(n) / mpmath.mpf(delta))
         truth = mpmath.mpf(risk) + mpmath.sqrt(complexity / (2 * n))
         assert min(1, truth) <= mcallester(risk, kl, n, delta) <= min(1, truth * (1 + 1e-12))
+
+
+def test_needs_eight_examples():
+    with pytest.raises(ValueError, match="n must be at least 8"):
+        mcallester(0.1, 1, 7, 0.05)
 
 
 @given(*arguments)
