@@ -1,8 +1,8 @@
 """How long a training step takes, native against torch: `make bench`.
 
-One full step (forward, gradients, KL, Adam) of 784-100-100-100-1 with learned scales at batch 256,
-on MNIST-like inputs (81 % zeros), one thread. The two engines take turns in one run, so that a noisy
-machine disturbs both alike; ratios are medians with the quartiles of the turns.
+One full step (forward, gradients, KL, Adam) of 784-100-100-100-1 with learned scales at batch
+256, on MNIST-like inputs (81 % zeros), one thread. The two engines take turns in one run, so that
+a noisy machine disturbs both alike; ratios are medians with the quartiles of the turns.
 """
 
 from __future__ import annotations

@@ -144,6 +144,21 @@ def test_results_do_not_depend_on_the_number_of_threads(activation, samples):
         assert torch.equal(gradient, outcomes[0][1])
 
 
+def test_strided_and_double_inputs_are_read_right_and_wrong_ones_refused():
+    network = network_of("relu")
+    x, y, index = toy(n=50)
+    native = NativeEngine(network, 4)
+    expected = native.loss(x, y, index, 1, 1)
+    strided = torch.stack([x, x], 2)[:, :, 0]
+    assert not strided.is_contiguous()
+    assert native.loss(strided, y.double(), index.int(), 1, 1) == expected
+    for bad in (index + 1, index - 1):
+        with pytest.raises(ValueError, match="do not fit"):
+            native.loss(x, y, bad, 1, 1)
+    with pytest.raises(ValueError, match="do not fit"):
+        native.loss(x[:, :4], y, index, 1, 1)
+
+
 def test_seed_step_and_repetition():
     network = network_of("sign", "leave-one-out")
     x, y, index = toy(n=50)
@@ -232,6 +247,7 @@ def test_what_it_cannot_take_is_named_and_left_to_torch():
     x = torch.zeros(3, 5)
     assert "dense" in unsupported(dense_network(5, ()), x)
     assert "float32" in unsupported(dense_network(5, (2,)), x.double())
+    assert "float32" in unsupported(dense_network(5, (2,)).double(), x)
     assert unsupported(dense_network(5, (2,)), x) is None
 
 

@@ -53,8 +53,9 @@ def unsupported(network: Network, x: Tensor) -> str | None:
         return "the native engine is not built for this machine"
     if not isinstance(network.body, Dense) or network.head is heads.sampled:
         return "the native engine takes dense bodies under an aggregated head"
-    if x.dtype != torch.float32 or x.device.type != "cpu":
-        return "the native engine takes float32 data on the CPU"
+    tensors = (x, network.layer.weight.mean)
+    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
+        return "the native engine takes float32 networks and data on the CPU"
     if len({_ACTIVATIONS.get(rule) for rule in network.body.rules}) != 1:
         return "the native engine takes one kind of hidden unit"
     if len({g.learned_scale for g in _gaussians(network)}) != 1:
@@ -75,7 +76,8 @@ class NativeEngine:
             raise RuntimeError("the native engine cannot take this network")
         self._native, self._network, self.samples = native, network, samples
         layers = [*network.body.layers, network.layer]
-        widths = [layers[0].weight.mean.shape[1], *(y.bias.mean.shape[0] for y in layers)]
+        self._inputs = layers[0].weight.mean.shape[1]
+        widths = [self._inputs, *(y.bias.mean.shape[0] for y in layers)]
         gaussians = _gaussians(network)
         self._handle = native.pb_open(
             len(layers) - 1,
@@ -122,14 +124,19 @@ class NativeEngine:
         step: int,
         gradients: ctypes.Array[ctypes.c_void_p] | None,
     ) -> float:
+        if x.shape != (len(y), self._inputs) or index.min() < 0 or index.max() >= len(x):
+            raise ValueError(f"examples {tuple(x.shape)} do not fit {self._inputs} inputs or index")
+        # Names keep what a pointer points to alive until the call is over.
+        features, labels = x.float().contiguous(), y.float().contiguous()
+        chosen, parameters = index.long().contiguous(), _parameters(self._network)
         loss: float = self._native.pb_run(
             self._handle,
-            _pointers(_parameters(self._network)),
+            _pointers(parameters),
             gradients,
-            x.contiguous().data_ptr(),
-            y.contiguous().data_ptr(),
-            index.data_ptr(),
-            len(index),
+            features.data_ptr(),
+            labels.data_ptr(),
+            chosen.data_ptr(),
+            len(chosen),
             seed,
             step,
             torch.get_num_threads(),
