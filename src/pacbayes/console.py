@@ -88,9 +88,10 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     c = certificate
     console.print(f"\n[bold]Certificate: at most {percent_up(c.bound)} error[/bold]", end="")
     console.print(" (vacuous: it says nothing)" if c.vacuous else "")
+    sampled = "" if c.draws is None else " and of the networks sampled"
     console.print(
-        f"With probability {1 - c.delta:g} over the draw of the {c.n} training examples and of the "
-        f"networks sampled,\nthe {c.predictor},\nerrs on at most this part of new examples. "
+        f"With probability {1 - c.delta:g} over the draw of the {c.n} training examples{sampled},\n"
+        f"the {c.predictor},\nerrs on at most this part of new examples. "
         f"Theorem: {c.bound_name}.\n"
     )
     console.print(_steps(c))
@@ -100,7 +101,8 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
 
 def _steps(c: Certificate) -> Table:
     table = Table("how it adds up", "", box=None, pad_edge=False)
-    table.add_row("sampled training risk", f"{100 * c.risk:.3f} %")
+    kind = "exact" if c.draws is None else "sampled"
+    table.add_row(f"{kind} training risk", f"{100 * c.risk:.3f} %")
     if c.draws is not None:
         detail = f"{c.draws:.0f} draws, δ = {c.ledger['monte-carlo']:g}"
         table.add_row(f"… with Monte-Carlo error ({detail})", percent_up(c.risk_upper, 3))
