@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pacbayes import Settings, Trainer, build_network
-from pacbayes.runs import versions
+from pacbayes.records import versions
 
 HERE = Path(__file__).parent
 CASES = [

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from pacbayes.runs import DataSource
+from pacbayes.records import DataSource
 
 # Examples are the same in every run: a failure is a fact, not an accident.
 settings.register_profile("fixed", derandomize=True, deadline=None)

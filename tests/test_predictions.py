@@ -6,6 +6,7 @@ from pacbayes import Settings, predictions, runs
 from pacbayes.data import DataError
 from pacbayes.predictions import predict
 from pacbayes.predictions import test_errors as errors_of
+from pacbayes.records import DataSource
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 
@@ -40,7 +41,7 @@ def test_test_errors_are_those_of_the_test_part(tmp_path, source):
     errors = errors_of(run, run.load_network(), run.load_data())
     assert errors.n == 20
     assert 0 <= errors.vote <= 1
-    alone = runs.DataSource(source.name)
+    alone = DataSource(source.name)
     run = trained(tmp_path / "alone", alone)
     assert errors_of(run, run.load_network(), run.load_data()) is None
 

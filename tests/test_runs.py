@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import pacbayes
 from pacbayes import Settings, kl, runs
 from pacbayes.checkpoint import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.data import DataError
@@ -193,7 +194,7 @@ def test_a_full_disk_leaves_no_folder_behind(tmp_path, source, monkeypatch):
 def test_changed_versions_are_noticed(tmp_path, source, monkeypatch):
     run = trained(tmp_path / "run", source, stop_after=10)
     assert run.changed_versions == []
-    monkeypatch.setattr(runs.pacbayes, "__version__", "9")
+    monkeypatch.setattr(pacbayes, "__version__", "9")
     assert runs.open_run(run.folder).changed_versions == ["pacbayes 0.1.0, now 9"]
 
 

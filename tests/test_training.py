@@ -10,7 +10,7 @@ from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, 
 from pacbayes.losses import linear
 from pacbayes.randomness import seeded, stream
 from pacbayes.reinforce import draw_weights
-from pacbayes.training import Evaluation, halvings, warm_cosine
+from pacbayes.training import Evaluation
 
 
 def toy(n=60):
@@ -172,30 +172,12 @@ def test_fix_lambda_keeps_lambda_at_n_or_as_given():
         assert [e.lam for e in history] == pytest.approx([expected] * 3)
 
 
-def test_rate_is_halved_when_a_bound_is_not_below_the_smaller_of_the_two_before():
-    assert halvings([]) == halvings([0.5]) == halvings([0.5, 0.6]) == 0
-    assert halvings([0.5, 0.6, 0.49]) == 0
-    assert halvings([0.5, 0.6, 0.5]) == 1
-    assert halvings([0.5, 0.4, 0.45]) == 1
-    assert halvings([0.5, 0.4, 0.45, 0.44, 0.43]) == 2
-
-
 def test_paper_protocol_uses_the_halved_rate():
     t = trainer(protocol="paper")
     t.history = [Evaluation(e, 0.4, 1, b, 60, 1, 0) for e, b in ((1, 0.5), (2, 0.4), (3, 0.45))]
     assert t._learning_rate(0.5) == 0.05 / 2
     t.history = t.history[:2]
     assert t._learning_rate(0.5) == 0.05
-
-
-def test_warm_cosine_rises_then_falls_to_nothing():
-    values = [warm_cosine(i / 100) for i in range(101)]
-    assert 0 < values[0] < 0.05
-    assert max(values) > 0.99
-    assert values[100] == pytest.approx(0, abs=1e-12)
-    top = values.index(max(values))
-    assert values[:top] == sorted(values[:top])
-    assert values[top:] == sorted(values[top:], reverse=True)
 
 
 @pytest.mark.parametrize(("protocol", "last"), [("paper", 10), ("fast", 14)])

@@ -121,19 +121,20 @@ def train(
     _set_threads(threads)
     from pacbayes import console, runs
     from pacbayes.data import DataError
+    from pacbayes.records import DataSource
     from pacbayes.training import HOPELESS_RISK
 
     if Path(dataset).suffix:
         dataset = str(Path(dataset).resolve())
     texts = [None if path is None else str(path.resolve()) for path in (data_folder, test_data)]
-    source = runs.DataSource(dataset, texts[0], texts[1], label)
+    source = DataSource(dataset, texts[0], texts[1], label)
     try:
         data = source.load()
     except DataError as error:
         if fallback is None:
             raise
         console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
-        source = runs.DataSource(fallback)
+        source = DataSource(fallback)
         data = source.load()
         if widths is None:  # bundled data are too few to pay for three hidden layers
             settings = settings.model_copy(update={"widths": ()})

@@ -10,18 +10,15 @@ certificate.json        what `certify` issued
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
-import pacbayes
 from pacbayes.certificate import Certificate, certify
 from pacbayes.checkpoint import (
     DamagedFileError,
@@ -32,55 +29,16 @@ from pacbayes.checkpoint import (
     save_tensors,
 )
 from pacbayes.choices import BoundName
-from pacbayes.data import DataError, Dataset, load
-from pacbayes.engine import available
+from pacbayes.data import DataError, Dataset
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
+from pacbayes.records import DataRecord, DataSource, RunRecord, versions
 from pacbayes.settings import Settings
 from pacbayes.training import Progress, Trainer
 
-__all__ = ["DataSource", "Run", "certify_run", "open_run", "prepare", "train_run"]
+__all__ = ["Run", "certify_run", "open_run", "prepare", "train_run"]
 
 _CHECKPOINT_SECONDS = 10.0  # at most so much work is lost, beside an unfinished epoch
-
-
-@dataclass(frozen=True)
-class DataSource:
-    """Where a run's data come from: the arguments of `data.load`."""
-
-    name: str
-    folder: str | None = None
-    test: str | None = None
-    label: str | None = None
-
-    def load(self) -> Dataset:
-        folder = None if self.folder is None else Path(self.folder)
-        test = None if self.test is None else Path(self.test)
-        return load(self.name, folder=folder, test=test, label=self.label)
-
-
-class DataRecord(BaseModel):
-    """What the run's data were."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: DataSource
-    train_sha256: str
-    n: int = Field(ge=1)
-    features: int = Field(ge=1)
-    classes: tuple[str, str]
-
-
-class RunRecord(BaseModel):
-    """The contents of run.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal[1] = 1
-    settings: Settings
-    data: DataRecord
-    prior_sha256: str
-    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -248,18 +206,6 @@ def certify_run(
         )
     save_json(run.folder / "certificate.json", {"format": 1, **certificate.as_dict()})
     return certificate
-
-
-def versions() -> dict[str, str]:
-    """What bit-identical results depend on, beside the seed."""
-    return {
-        "pacbayes": pacbayes.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": str(torch.get_num_threads()),
-        "engine": "native" if available() else "torch",
-    }
 
 
 def _difference(have: BaseModel, want: BaseModel) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,9 +22,10 @@ from pacbayes.objectives import catoni_objective, fix_lambda
 from pacbayes.randomness import stream
 from pacbayes.reinforce import draw_weights
 from pacbayes.risk import empirical_risk
+from pacbayes.schedules import halvings, warm_cosine
 from pacbayes.settings import Settings
 
-__all__ = ["HOPELESS_RISK", "Evaluation", "Progress", "Trainer", "halvings", "train"]
+__all__ = ["HOPELESS_RISK", "Evaluation", "Progress", "Trainer", "train"]
 
 _EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 HOPELESS_RISK, HOPELESS_EPOCH = 0.45, 10  # the paper ends runs that have not learned by then
@@ -246,17 +247,6 @@ def train(network: Network, x: Tensor, y: Tensor, settings: Settings) -> list[Ev
         pass
     network.load_state_dict(network.state_dict() | trainer.best)
     return trainer.history
-
-
-def halvings(bounds: Sequence[float]) -> int:
-    """How often the paper's rule has halved the rate: whenever an evaluation is not below the
-    smaller of the two before it."""
-    return sum(bounds[i] >= min(bounds[i - 2 : i]) for i in range(2, len(bounds)))
-
-
-def warm_cosine(t: float, warm: float = 0.05) -> float:
-    """Up in a straight line for the first twentieth of the run, down to zero along a cosine."""
-    return min(1.0, (t + 1e-3) / warm) * 0.5 * (1 + math.cos(math.pi * t))
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
