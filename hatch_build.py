@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,18 +28,25 @@ BUILDS = {
 
 class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel":
+            return
         folder = Path(self.root) / "src" / "pacbayes" / "native"
         compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+        for stale in folder.glob("libengine-*.so"):
+            stale.unlink()
         if compiler is None or platform.machine() not in ("x86_64", "AMD64"):
             self.app.display_warning("no C compiler for the native engine: torch alone will serve")
             return
         for name, flags in BUILDS.items():
             target = folder / f"libengine-{name}.so"
             part = target.with_suffix(".part")
-            command = [compiler, *FLAGS, *flags, str(folder / "engine.c"), "-o", str(part), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                self.app.display_warning(f"the {name} engine was not built: {done.stderr[:500]}")
+            files = [str(folder / "engine.c"), "-o", str(part), "-lm"]
+            command = [*shlex.split(compiler), *FLAGS, *flags, *files]
+            try:
+                subprocess.run(command, capture_output=True, text=True, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                detail = getattr(error, "stderr", None) or str(error)
+                self.app.display_warning(f"the {name} engine was not built: {detail[:500]}")
                 continue
             part.replace(target)
             build_data["artifacts"].append(f"src/pacbayes/native/{target.name}")

@@ -311,3 +311,12 @@ def test_a_run_finds_its_data_from_any_folder(run_cli, csv, tmp_path, monkeypatc
     run_cli("train", "--dataset", csv.name, "--out", tmp_path / "run", *SMALL)
     monkeypatch.chdir("/")
     assert run_cli("certify", tmp_path / "run", "-T", 2)[0] == 0
+
+
+def test_predict_takes_the_label_column_the_run_was_trained_with(run_cli, tmp_path):
+    path = tmp_path / "first.csv"
+    path.write_text("y,a,b\n" + "".join(f"{i % 2},{i % 2},{i % 3 % 2}\n" for i in range(60)))
+    run_cli("train", "--dataset", path, "--label", "y", "--out", tmp_path / "run", *SMALL)
+    _, out, _ = run_cli("predict", tmp_path / "run", path, "--json")
+    _, named, _ = run_cli("predict", tmp_path / "run", path, "--json", "--label", "y")
+    assert out == named

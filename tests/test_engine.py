@@ -1,15 +1,30 @@
 """The native engine against the torch path and against exact enumeration."""
 
+import itertools
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from pacbayes import Settings, Trainer, build_network, dense_network, exact_aggregate, kl
+from pacbayes import (
+    Dense,
+    GaussianLinear,
+    Network,
+    Settings,
+    Trainer,
+    build_network,
+    dense_network,
+    exact_aggregate,
+    heads,
+    hidden,
+    kl,
+)
 from pacbayes import engine as module
+from pacbayes.draws import no_baseline
 from pacbayes.engine import NativeEngine, available, library, unsupported
 from pacbayes.losses import linear
 
@@ -243,12 +258,94 @@ def test_a_probability_is_met_to_the_last_bit_it_can_be(z_scores):
         assert abs(p - expected) < 5 * (expected * (1 - expected) / 2e5) ** 0.5 + 1e-6
 
 
-def test_what_it_cannot_take_is_named_and_left_to_torch():
-    x = torch.zeros(3, 5)
-    assert "dense" in unsupported(dense_network(5, ()), x)
-    assert "float32" in unsupported(dense_network(5, (2,)), x.double())
-    assert "float32" in unsupported(dense_network(5, (2,)).double(), x)
-    assert unsupported(dense_network(5, (2,)), x) is None
+def frozen(network):
+    network.layer.weight.mean.requires_grad_(False)
+    return network
+
+
+def transposed(network):
+    mean = network.body.layers[0].weight.mean
+    mean.data = mean.data.t().contiguous().t()
+    return network
+
+
+def by_hand(rules, head=heads.aggregated, baseline=no_baseline, outputs=1):
+    widths = [5, *[3] * len(rules)]
+    layers = [GaussianLinear(d, e) for d, e in itertools.pairwise(widths)]
+    return Network(Dense(layers, rules), GaussianLinear(3, outputs), head, baseline)
+
+
+def sharing():
+    layer = GaussianLinear(5, 5)
+    return Network(Dense([layer, layer], [hidden.relu] * 2), GaussianLinear(5, 1))
+
+
+def mixed_scales():
+    layers = [GaussianLinear(5, 3, learned_scale=True)]
+    return Network(Dense(layers, [hidden.relu]), GaussianLinear(3, 1))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        dense_network(5, ()),
+        dense_network(5, (2,)).double(),
+        frozen(dense_network(5, (2,))),
+        transposed(dense_network(5, (2,))),
+        sharing(),
+        mixed_scales(),
+        by_hand([hidden.relu], head=heads.sampled),
+        by_hand([hidden.relu], head=lambda layer, a: heads.aggregated(layer, a)),
+        by_hand([hidden.relu], head=heads.differenced),
+        by_hand([hidden.relu], outputs=2),
+        by_hand([hidden.relu, hidden.sigmoid]),
+        by_hand([lambda mean, deviation, T: hidden.relu(mean, deviation, T)]),
+        by_hand([hidden.sign], baseline=lambda value: 0.3),
+        by_hand([hidden.sign, hidden.sign_straight]),
+        by_hand([hidden.sign_straight, hidden.sign_straight], head=heads.differenced),
+        by_hand([hidden.sign, hidden.sign_straight], head=heads.differenced),
+    ],
+)
+def test_what_it_cannot_take_is_left_to_torch(network):
+    assert "the native engine takes" in unsupported(network, torch.zeros(3, 5))
+
+
+def test_what_the_library_makes_it_takes():
+    for activation in ("relu", "sigmoid", "sign"):
+        for estimator in SIGN:
+            network = dense_network(5, (2, 3), activation, estimator=estimator)
+            assert unsupported(network, torch.zeros(3, 5)) is None
+    assert "float32" in unsupported(dense_network(5, (2,)), torch.zeros(3, 5).double())
+
+
+def test_leave_one_out_refuses_a_single_sample():
+    x, y, index = toy()
+    native = NativeEngine(network_of("sign", "leave-one-out"), 1)
+    native.loss(x, y, index, 1, 1)
+    with pytest.raises(ValueError, match="at least 2 samples, got 1"):
+        native.loss_and_grad(x, y, index, 1, 1)
+
+
+def test_threads_of_the_caller_take_turns():
+    x, y, index = toy(n=200)
+    native = NativeEngine(network_of("sign"), 50)
+    expected = [native.loss(x, y, index, 1, step) for step in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda step: native.loss(x, y, index, 1, step), range(8)))
+    assert found == expected
+
+
+def test_a_lack_of_memory_is_an_error_not_a_crash():
+    code = (
+        "import resource, torch; from pacbayes import dense_network\n"
+        "from pacbayes.engine import NativeEngine, library; library()\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, used + 2**27))\n"
+        "NativeEngine(dense_network(4, (100, 100, 100)), 100_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "MemoryError: no memory for the native engine" in done.stderr
 
 
 def test_without_a_build_torch_serves_and_native_is_refused(monkeypatch):

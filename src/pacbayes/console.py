@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections.abc import Iterable
@@ -146,10 +148,13 @@ def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) 
     if as_json:
         text = json.dumps(asdict(prediction)) + "\n"
     else:
-        lines = ["label,vote" if prediction.votes else "label"]
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        votes = prediction.votes
+        writer.writerow(["label", "vote"] if votes else ["label"])
         for i, label in enumerate(prediction.labels):
-            lines.append(f"{label},{prediction.votes[i]:.6f}" if prediction.votes else label)
-        text = "\n".join(lines) + "\n"
+            writer.writerow([label, f"{votes[i]:.6f}"] if votes else [label])
+        text = buffer.getvalue()
     if out is None:
         sys.stdout.write(text)
     else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-__all__ = ["Draw", "estimate", "leave_one_out"]
+__all__ = ["Draw", "estimate", "leave_one_out", "no_baseline"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ def estimate(draw: Draw, baseline: Tensor | float = 0.0) -> Tensor:
     """
     v, log_p = draw.value, draw.log_prob
     return v + (v.detach() - baseline) * (log_p - log_p.detach())
+
+
+def no_baseline(value: Tensor) -> float:
+    """b = 0: plain REINFORCE."""
+    return 0.0
 
 
 def leave_one_out(value: Tensor) -> Tensor:

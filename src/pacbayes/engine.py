@@ -7,6 +7,7 @@ path stays the reference, and serves every other body, device, precision and pro
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from functools import cache
 from pathlib import Path
@@ -16,18 +17,13 @@ from torch import Tensor
 
 from pacbayes import heads, hidden
 from pacbayes.bodies import Dense
-from pacbayes.draws import leave_one_out
+from pacbayes.draws import leave_one_out, no_baseline
 from pacbayes.gaussian import Gaussian
 from pacbayes.network import Network
 
 __all__ = ["NativeEngine", "available", "unsupported"]
 
-_ACTIVATIONS: dict[hidden.Rule, int] = {
-    hidden.relu: 0,
-    hidden.sigmoid: 1,
-    hidden.sign: 2,
-    hidden.sign_straight: 2,
-}
+_RELU, _SIGMOID, _SIGN = range(3)
 _MARGINAL, _LEAVE_ONE_OUT, _LOCAL_EXPECTATION, _STRAIGHT_THROUGH = range(4)
 
 
@@ -38,8 +34,10 @@ def library() -> ctypes.CDLL | None:
     builds = {"AVX512": ["avx512", "avx2"], "AVX2": ["avx2"]}.get(capability, [])
     for build in builds:
         path = Path(__file__).parent / "native" / f"libengine-{build}.so"
-        if path.exists():
+        try:
             return _declared(ctypes.CDLL(str(path)))
+        except OSError:  # not built, or not for this system
+            continue
     return None
 
 
@@ -51,15 +49,20 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     """Why the engine cannot take this network and data; None where it can."""
     if not available():
         return "the native engine is not built for this machine"
-    if not isinstance(network.body, Dense) or network.head is heads.sampled:
-        return "the native engine takes dense bodies under an aggregated head"
-    tensors = (x, network.layer.weight.mean)
-    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
-        return "the native engine takes float32 networks and data on the CPU"
-    if len({_ACTIVATIONS.get(rule) for rule in network.body.rules}) != 1:
-        return "the native engine takes one kind of hidden unit"
-    if len({g.learned_scale for g in _gaussians(network)}) != 1:
+    if _kind(network) is None or network.layer.bias.mean.shape != (1,):
+        return "the native engine takes dense networks with the library's own rules and head"
+    gaussians = _gaussians(network)
+    if len({id(g) for g in gaussians}) < len(gaussians):
+        return "the native engine takes layers that share no weights"
+    if len({g.learned_scale for g in gaussians}) != 1:
         return "the native engine takes scales that are all learned or all fixed"
+    if not all(p.requires_grad for p in network.parameters()):
+        return "the native engine takes networks of which nothing is frozen"
+    for t in (x, *network.parameters(), *network.buffers()):
+        if t.dtype != torch.float32 or t.device.type != "cpu":
+            return "the native engine takes float32 networks and data on the CPU"
+    if not all(p.is_contiguous() for p in network.parameters()):
+        return "the native engine takes contiguous parameters"
     return None
 
 
@@ -71,10 +74,12 @@ class NativeEngine:
     """
 
     def __init__(self, network: Network, samples: int) -> None:
-        native = library()
-        if native is None or not isinstance(network.body, Dense):
-            raise RuntimeError("the native engine cannot take this network")
+        native, kind = library(), _kind(network)
+        if native is None or kind is None or not isinstance(network.body, Dense):
+            raise ValueError("the native engine cannot take this network")
         self._native, self._network, self.samples = native, network, samples
+        self._lock = threading.Lock()  # one step at a time uses the scratch space
+        self._scored = kind[0] == _SIGN and network.baseline is leave_one_out
         layers = [*network.body.layers, network.layer]
         self._inputs = layers[0].weight.mean.shape[1]
         widths = [self._inputs, *(y.bias.mean.shape[0] for y in layers)]
@@ -82,8 +87,7 @@ class NativeEngine:
         self._handle = native.pb_open(
             len(layers) - 1,
             (ctypes.c_int32 * len(widths))(*widths),
-            _ACTIVATIONS[network.body.rules[0]],
-            _estimator(network),
+            *kind,
             int(gaussians[0].learned_scale),
             samples,
         )
@@ -97,6 +101,8 @@ class NativeEngine:
 
     def loss_and_grad(self, x: Tensor, y: Tensor, index: Tensor, seed: int, step: int) -> float:
         """The same, with the gradient of its mean left in every parameter's `grad`."""
+        if self._scored and self.samples < 2:
+            raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
         parameters = _parameters(self._network)
         for p in parameters:
             if p.requires_grad and p.grad is None:
@@ -129,28 +135,43 @@ class NativeEngine:
         # Names keep what a pointer points to alive until the call is over.
         features, labels = x.float().contiguous(), y.float().contiguous()
         chosen, parameters = index.long().contiguous(), _parameters(self._network)
-        loss: float = self._native.pb_run(
-            self._handle,
-            _pointers(parameters),
-            gradients,
-            features.data_ptr(),
-            labels.data_ptr(),
-            chosen.data_ptr(),
-            len(chosen),
-            seed,
-            step,
-            torch.get_num_threads(),
-        )
+        with self._lock:
+            loss: float = self._native.pb_run(
+                self._handle,
+                _pointers(parameters),
+                gradients,
+                features.data_ptr(),
+                labels.data_ptr(),
+                chosen.data_ptr(),
+                len(chosen),
+                seed,
+                step,
+                torch.get_num_threads(),
+            )
         return loss
 
 
-def _estimator(network: Network) -> int:
-    """Which gradient the network's rules, head and baseline make."""
-    if network.head is heads.differenced:
-        return _LOCAL_EXPECTATION
-    if isinstance(network.body, Dense) and network.body.rules[-1] is hidden.sign_straight:
-        return _STRAIGHT_THROUGH
-    return _LEAVE_ONE_OUT if network.baseline is leave_one_out else _MARGINAL
+def _kind(network: Network) -> tuple[int, int] | None:
+    """Activation and estimator of what `dense_network` makes; None for anything else."""
+    if not isinstance(network.body, Dense):
+        return None
+    rules, head, baseline = network.body.rules, network.head, network.baseline
+    *below, last = rules
+    straight = all(rule is hidden.sign_straight for rule in rules)
+    signs = all(rule is hidden.sign for rule in below)
+    if head is heads.aggregated:
+        for rule, activation in ((hidden.relu, _RELU), (hidden.sigmoid, _SIGMOID)):
+            if all(r is rule for r in rules):
+                return activation, _MARGINAL
+        if straight:
+            return _SIGN, _STRAIGHT_THROUGH
+        if signs and last is hidden.sign and baseline is no_baseline:
+            return _SIGN, _MARGINAL
+        if signs and last is hidden.sign and baseline is leave_one_out:
+            return _SIGN, _LEAVE_ONE_OUT
+    if head is heads.differenced and signs and last is hidden.sign_straight:
+        return (_SIGN, _LOCAL_EXPECTATION) if not below or baseline is leave_one_out else None
+    return None
 
 
 def _gaussians(network: Network) -> list[Gaussian]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pacbayes import heads, hidden
 from pacbayes.bodies import Body, Dense, Deterministic, Freshness, Sampled
 from pacbayes.choices import Activation, Estimator
-from pacbayes.draws import Draw, estimate, leave_one_out
+from pacbayes.draws import Draw, estimate, leave_one_out, no_baseline
 from pacbayes.gaussian import digest_outside
 from pacbayes.heads import Head
 from pacbayes.layers import GaussianLinear
@@ -39,7 +39,7 @@ class Network(nn.Module):
         body: nn.Module,
         layer: GaussianLinear,
         head: Head = heads.aggregated,
-        baseline: Baseline = lambda value: 0.0,
+        baseline: Baseline = no_baseline,
     ) -> None:
         super().__init__()
         self.body: Body = body if isinstance(body, Body) else Sampled(body)
@@ -121,21 +121,20 @@ def _rules(
     activation: Activation, estimator: Estimator, depth: int
 ) -> tuple[list[hidden.Rule], Head, Baseline]:
     """The table of rules: hidden layers, head and baseline of every activation and estimator."""
-    none: Baseline = lambda value: 0.0
     if activation == "relu":
-        return [hidden.relu] * depth, heads.aggregated, none
+        return [hidden.relu] * depth, heads.aggregated, no_baseline
     if activation == "sigmoid":
-        return [hidden.sigmoid] * depth, heads.aggregated, none
+        return [hidden.sigmoid] * depth, heads.aggregated, no_baseline
     if activation != "sign":
         raise ValueError(f"activation must be one of {get_args(Activation)}, got {activation!r}")
     if depth == 0 or estimator in ("marginal", "reinforce", "reinforce-per-example"):
-        return [hidden.sign] * depth, heads.aggregated, none
+        return [hidden.sign] * depth, heads.aggregated, no_baseline
     if estimator == "leave-one-out":
         return [hidden.sign] * depth, heads.aggregated, leave_one_out
     if estimator == "straight-through":
-        return [hidden.sign_straight] * depth, heads.aggregated, none
+        return [hidden.sign_straight] * depth, heads.aggregated, no_baseline
     if estimator == "local-expectation":
         below = [hidden.sign] * (depth - 1)
-        baseline = leave_one_out if below else none
+        baseline: Baseline = leave_one_out if below else no_baseline
         return [*below, hidden.sign_straight], heads.differenced, baseline
     raise ValueError(f"estimator must be one of {get_args(Estimator)}, got {estimator!r}")

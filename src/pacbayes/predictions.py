@@ -67,7 +67,7 @@ def predict(
         table = Table(source.x_test, np.array([source.classes[i] for i in source.y_test]))
         check_width(table.x, width, data)
     else:
-        table = read_table(Path(data), label, width)
+        table = read_table(Path(data), label or run.record.data.source.label, width)
     if table.labels is not None and (unknown := set(map(str, table.labels)) - set(classes)):
         raise DataError(f"{data}: label {min(unknown)!r} is not among {', '.join(classes)}")
     x = torch.from_numpy(table.x).double()

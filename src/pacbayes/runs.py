@@ -60,7 +60,8 @@ class Run:
     def changed_versions(self) -> list[str]:
         """What differs from when the run was made: its last bits may then differ, too."""
         now = versions()
-        return [f"{k} {v}, now {now[k]}" for k, v in self.record.versions.items() if now[k] != v]
+        then = self.record.versions
+        return [f"{k} {v}, now {now.get(k)}" for k, v in then.items() if now.get(k) != v]
 
     @property
     def sha256(self) -> str:

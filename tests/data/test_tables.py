@@ -61,6 +61,7 @@ def test_npz_flattens_images_and_may_lack_labels(tmp_path):
         ("1,2,a\n3,inf,b\n", "inf in example 1, feature 1"),
         ("1,2,a\n3,1e99,b\n", "inf in example 1, feature 1"),
         ("1,2,a\n3,b\n", "row 2: 2 columns, expected 3"),
+        ("1,,a\n3,4,b\n", "row 1: '' is not a number"),
         ("1,2,a\n3,?,b\n", r"row 2: '\?' is not a number"),
         ("a\nb\n", "separated by commas"),
     ],

@@ -89,7 +89,7 @@ def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
     if not features:
         raise DataError(f"{path}: only one column; fields must be separated by commas")
     named = label is not None and label in rows[0]
-    header = named or not all(_is_number(rows[0][i]) for i in features)
+    header = named or any(rows[0][i].strip() and not _is_number(rows[0][i]) for i in features)
     body = rows[1:] if header else rows
     if not body:
         raise DataError(f"{path}: a header but no examples")

@@ -21,12 +21,14 @@ static size_t gradient_size(const layer *y, int l) {
 }
 
 static float *floats(engine *e, size_t count) {
-    void *p = aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64);
-    if (p) {
-        memset(p, 0, count * sizeof(float));
-        e->owned[e->owned_count++] = p;
+    size_t size = (count * sizeof(float) + 63) / 64 * 64;
+    void *p = e->failed ? NULL : aligned_alloc(64, size);
+    if (!p) {
+        e->failed = 1;
+        return NULL;
     }
-    return p;
+    e->owned[e->owned_count++] = p;
+    return memset(p, 0, size);
 }
 
 void pb_close(engine *e) {
@@ -50,6 +52,10 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
     e->inputs = samples >= CHUNK_ROWS ? 1 : CHUNK_ROWS / samples;
     e->layers = calloc(depth + 1, sizeof(layer));
     e->owned = calloc(64 + 16 * (depth + 2) * (GROUPS + 1), sizeof(void *));
+    if (!e->layers || !e->owned) {
+        pb_close(e);
+        return NULL;
+    }
     int rows = e->inputs * samples, widest = padded(1);
     for (int l = 0; l <= depth; l++) {
         layer *y = &e->layers[l];
@@ -65,6 +71,8 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
         group *p = &e->groups[g];
         p->hidden = calloc(depth + 1, sizeof(trace));
         p->gw = calloc(4 * (depth + 1), sizeof(float *));
+        if (!p->hidden || !p->gw) e->failed = 1;
+        if (e->failed) break;
         p->gs = p->gw + depth + 1, p->gb = p->gs + depth + 1, p->gsb = p->gb + depth + 1;
         for (int l = 0; l <= depth; l++) {
             layer *y = &e->layers[l];
@@ -87,7 +95,9 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
         p->value = floats(e, entries), p->square = floats(e, entries);
         p->counts = (int *)floats(e, e->inputs);
     }
-    return e;
+    if (!e->failed) return e;
+    pb_close(e);
+    return NULL;
 }
 
 /* out (rows, to) = in (columns, from) transposed, in blocks that stay in cache. */

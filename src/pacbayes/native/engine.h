@@ -46,7 +46,7 @@ typedef struct {
     layer *layers;                                              /* depth + 1 */
     group groups[GROUPS];
     void **owned;
-    int owned_count;
+    int owned_count, failed; /* failed: memory ran out */
 } engine;
 
 /* Whether layer l's gradient is a score times a weight, rather than a path. */
