@@ -27,6 +27,9 @@ results: .venv/installed
 	  $(BIN)/pacbayes train --protocol paper --objective $$o --samples 10 \
 	    --out results/paper-$$o-relu && \
 	  $(BIN)/pacbayes certify results/paper-$$o-relu || exit 1; done
+	$(BIN)/pacbayes train --protocol paper --objective optim-lambda --samples 10 \
+	  --lambda-rate 0.01 --out results/paper-optim-lambda-relu-rate-0.01
+	$(BIN)/pacbayes certify results/paper-optim-lambda-relu-rate-0.01
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
 

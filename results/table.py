@@ -29,8 +29,9 @@ def row(folder: Path) -> tuple[str, ...]:
     )
     s = run["settings"]
     scales = "learned scales" if s["learned_scale"] else "unit variance"
+    rate = f", λ at {s['lambda_rate']:g}" if s["objective"] == "optim-lambda" else ""
     return (
-        f"{s['activation']}, {s['objective']}, {s['protocol']}, {scales}, T = {s['samples']}",
+        f"{s['activation']}, {s['objective']}, {s['protocol']}, {scales}, T = {s['samples']}{rate}",
         str(s["epochs"]),
         f"{100 * certificate['risk']:.2f}",
         f"{100 * test['randomised']:.2f}",

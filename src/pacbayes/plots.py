@@ -26,14 +26,15 @@ def plot_history(run: Run, out: Path) -> None:
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    last = history[-1]
     for key, label, colour in (
-        ("bound", "bound on the error", "#b3402a"),
-        ("risk", "training risk", "#2a6ab3"),
+        ("bound", f"bound on the error\n{percent_up(last['bound'], 1)}", "#b3402a"),
+        ("risk", f"training risk\n{100 * last['risk']:.1f} %", "#2a6ab3"),
     ):
         values = [100 * e[key] for e in history]
         left.plot(epochs, values, color=colour, linewidth=2)
         left.annotate(
-            f"{label}\n{percent_up(history[-1][key], 1)}",
+            label,
             (epochs[-1], values[-1]),
             xytext=(6, 0),
             textcoords="offset points",

@@ -31,10 +31,10 @@ class Settings(BaseModel):
         None, ge=1, le=2**31
     )  # None is a hundredth of n, within 16 and 512
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
-    samples: int = Field(10, ge=1, le=100_000)  # T in training
+    samples: int = Field(10, ge=1, le=10_000)  # T in training
     kl_warmup: float = Field(0.0, ge=0, le=1)  # part of the run in which the KL's weight grows
     evaluate_every: int = Field(5, ge=1)  # epochs
-    evaluation_samples: int = Field(10, ge=1, le=100_000)  # T in evaluations
+    evaluation_samples: int = Field(10, ge=1, le=10_000)  # T in evaluations
     engine: Engine = "auto"  # native where it can be
     delta: float = Field(0.05, gt=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**63)
