@@ -315,3 +315,17 @@ def test_labels_other_than_one_sign_each_are_refused(y):
     t = trainer()
     with pytest.raises(ValueError, match="label"):
         Trainer(t.network, t.x, y, t.settings)
+
+
+def test_evaluations_reuse_no_training_steps_random_numbers():
+    t = trainer(epochs=4, evaluate_every=1)
+    if t.native is None:
+        pytest.skip("torch draws from one generator")
+    trained, evaluated = [], []
+    step, loss = t.native.loss_and_grad, t.evaluator.loss
+    t.native.loss_and_grad = lambda *a: (trained.append(a[-1]), step(*a))[1]
+    t.evaluator.loss = lambda *a: (evaluated.append(a[-1]), loss(*a))[1]
+    finish(t)
+    assert len(set(trained)) == 16
+    assert len(set(evaluated)) == 4
+    assert not set(trained) & set(evaluated)
