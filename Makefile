@@ -14,7 +14,7 @@ test: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/test_engine.py  # the engine's other build
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/test_engine.py tests/native  # its other build
 
 # Everything the README's table and picture say, from nothing; finished runs are kept.
 FAST := relu sigmoid sign
