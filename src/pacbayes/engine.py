@@ -107,8 +107,7 @@ class NativeEngine:
         for p in parameters:
             if p.requires_grad and p.grad is None:
                 p.grad = torch.zeros_like(p)
-        gradients = [p.grad if p.grad is not None else None for p in parameters]
-        return self._run(x, y, index, seed, step, _pointers(gradients))
+        return self._run(x, y, index, seed, step, _pointers([p.grad for p in parameters]))
 
     def add_kl_grad(self, coefficient: float) -> None:
         """Add the gradient of coefficient·KL(Q|P) to what `loss_and_grad` left."""

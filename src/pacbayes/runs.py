@@ -6,6 +6,7 @@ checkpoint.safetensors  where training stands
 history.json            every evaluation
 posterior.safetensors   Q, the best evaluated epoch by bound
 certificate.json        what `certify` issued
+test.json               errors on the test part, where there is one
 """
 
 from __future__ import annotations

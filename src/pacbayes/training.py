@@ -66,8 +66,9 @@ class Progress:
 class Trainer:
     """A run in memory: `steps()` advances it, `state()` and `restore()` let it stop anywhere.
 
-    Its randomness is torch's global generator, seeded at the first epoch and restored with the
-    state, so that an interrupted run ends with the same bits as an uninterrupted one.
+    Its randomness is torch's generator, seeded at the first epoch and restored with the state, and
+    the native engine's streams, keyed by the step: an interrupted run ends with the same bits as
+    an uninterrupted one.
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:

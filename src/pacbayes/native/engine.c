@@ -102,7 +102,7 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
 
 /* out (rows, to) = in (columns, from) transposed, in blocks that stay in cache. */
 static void transpose(int rows, int columns, const float *restrict in, long from,
-                          float *restrict out, long to) {
+                      float *restrict out, long to) {
     for (int r0 = 0; r0 < rows; r0 += 16)
         for (int c = 0; c < columns; c++)
             for (int r = r0; r < r0 + 16 && r < rows; r++) out[r * to + c] = in[c * from + r];
