@@ -87,24 +87,28 @@ def test_pathwise_gradients_are_those_of_float64_autograd_with_the_same_noise(
     """The engine's own normals, drawn again in its order, put through torch in float64."""
     network = network_of(activation, learned_scale=learned_scale)
     x, y, index = toy()
-    T, inputs = 3, 96 // 3  # inputs in one chunk
-    assert len(x) <= inputs
+    T = 3  # the examples fit one chunk
     native = NativeEngine(network, T)
     loss = native.loss_and_grad(x, y, index, seed=3, step=9) / len(x)
     found = gradients(network)
 
     lanes = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
     rows, padded = len(x) * T, 16
-    per_row = -(-padded // (2 * lanes)) * 2 * lanes  # normals come in pairs of vectors
-    words = np.zeros(2 * rows * per_row, np.float32)
+    assert rows <= padded
+    R = -(-rows // lanes) * lanes
+    counts = [R * padded, 4 * R]  # the first layer (rows, units), the next (units, rows)
+    starts = [0, -(-counts[0] // (2 * lanes)) * 2 * lanes]  # normals come in pairs of vectors
+    words = np.zeros(starts[1] + counts[1] + 2 * lanes, np.float32)
     library().pb_normals(3, 9, 0, words.ctypes.data, len(words))
-    noise = torch.from_numpy(words).double().view(2, rows, per_row)
+    normals = torch.from_numpy(words).double()
+    first, second = (normals[s : s + c] for s, c in zip(starts, counts, strict=True))
+    noise = [first.view(R, padded)[:rows, :7], second.view(4, R).T[:rows]]
 
     exact = network.double()
     a = x.double().repeat_interleave(T, 0)  # rows ordered (input, sample)
     for i, layer in enumerate(exact.body.layers):
         mean, deviation = layer.moments(a)
-        a = getattr(torch, activation)(mean + deviation * noise[i, :, : mean.shape[1]])
+        a = getattr(torch, activation)(mean + deviation * noise[i])
     mean, deviation = exact.layer.moments(a)
     F = torch.erf(mean / deviation * 0.5**0.5).view(len(x), T).mean(1)
     expected = linear(F, y.double()).mean()

@@ -2,35 +2,57 @@
 #ifndef PACBAYES_BACKWARD_H
 #define PACBAYES_BACKWARD_H
 
-/* Slope of the output in each unit of the last hidden layer, ½a_i[F − F(a_i flipped)]. */
-static void flipped_row(const layer *y, const float *a, float u, float dev, float output,
-                        float weight, float *da) {
-    for (int k = 0; k < y->ip; k += LANES) {
-        vf s = load(a + k);
-        vf flipped = 2.0f * normal_at(u - 2.0f / dev * s * load(y->w + k)).upper - 1.0f;
-        store(da + k, 0.5f * weight * s * (output - flipped));
+#include "forward.h"
+
+/* Activation of a sign unit in a block of rows. */
+static inline vf sign_of(const trace *h, int op, int block, int unit) {
+    return choose(from_bits(h->rows[(size_t)block * op + unit]), all(1.0f), all(-1.0f));
+}
+
+/* The head's gradient in its moments, into rows 0 of dm and dv. */
+static void head_moments_backward(engine *e, group *p) {
+    vf gb = all(0.0f), gsb = all(0.0f);
+    for (int r = 0; r < p->rows; r += LANES) {
+        vf u = load(p->head_u + r), inverse = load(p->head_inverse + r);
+        vf dm = load(p->weight + r) * 0.79788456f * exponential(-0.5f * u * u) * inverse;
+        vf dv = -0.5f * dm * u * inverse;
+        store(p->dm + r, dm);
+        store(p->dv + r, dv);
+        gb += dm, gsb += dv;
     }
+    p->gb[e->depth][0] += sum(gb);
+    p->gsb[e->depth][0] += sum(gsb);
 }
 
 /* The head: its own gradient, and dL/da of the last hidden layer where there is a path. */
-static void head_backward(engine *e, group *p, int rows) {
+static void head_backward(engine *e, group *p) {
     layer *y = &e->layers[e->depth];
-    const float *a = p->hidden[e->depth - 1].a;
-    float *gw = p->gw[e->depth], *gs = p->gs[e->depth], *da = p->da;
-    int local = e->activation == SIGN && e->estimator == LOCAL_EXPECTATION;
-    for (int r = 0; r < rows; r++, a += y->ip, da += y->ip) {
-        float u = p->ou[r], dev = p->odev[r], weight = p->weight[r];
-        float du = weight * 0.79788456f * expf(-0.5f * u * u);
-        float dm = du / dev, dv = -0.5f * dm * u / dev;
-        p->gb[e->depth][0] += dm;
-        p->gsb[e->depth][0] += dv;
-        for (int k = 0; k < y->ip; k += LANES) {
-            vf x = load(a + k);
-            store(gw + k, load(gw + k) + dm * x);
-            store(gs + k, load(gs + k) + dv * x * x);
-            store(da + k, dm * load(y->w + k) + 2.0f * dv * x * load(y->s + k));
+    trace *h = &p->hidden[e->depth - 1];
+    int R = p->rows, signs = e->activation == SIGN, local = e->estimator == LOCAL_EXPECTATION;
+    head_moments_backward(e, p);
+    if (signs) {
+        gradient_index(R / LANES, y->ip, h->rows, p->gradient_index);
+        signed_gradient(1, R / LANES, y->ip, p->dm, p->gradient_index, p->gw[e->depth]);
+        if (scored(e, e->depth - 1)) return;
+    }
+    for (int k = 0; k < y->in; k++) {
+        vf gw = all(0.0f), gs = all(0.0f);
+        float w = y->w[k], s = e->learned ? y->s[k] : y->unit;
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)k * R + r;
+            vf a = signs ? sign_of(h, y->ip, r / LANES, k) : load(h->a + at);
+            vf dm = load(p->dm + r), dv = load(p->dv + r), da = dm * w + 2.0f * dv * s * a;
+            if (signs && local) { /* ½a[F − F(a flipped)] */
+                vf moved = load(p->head_u + r) - 2.0f * w * a * load(p->head_inverse + r);
+                vf change = load(p->output + r) - error_function(moved);
+                da = 0.5f * load(p->weight + r) * a * change;
+            }
+            store(p->da + at, da);
+            gw += dm * a, gs += dv * a * a;
         }
-        if (local) flipped_row(y, a, u, dev, p->output[r], weight, da);
+        if (signs) continue;
+        p->gw[e->depth][k] += sum(gw);
+        p->gs[e->depth][k] += sum(gs);
     }
 }
 
@@ -46,95 +68,157 @@ static void score_weights(engine *e, group *p, int inputs) {
     }
 }
 
-/* dL/dmean and dL/dvariance of one row of sign units, u = mean/dev. */
-static void sign_row_backward(int op, const float *u, const float *dev, const float *slope,
-                              const float *da, const float *weight, float *dm, float *dv) {
-    for (int o = 0; o < op; o += LANES) {
-        vf s = load(dev + o), m = load(slope + o) * (weight ? all(*weight) : load(da + o)) / s;
-        store(dm + o, m);
-        store(dv + o, -0.5f * m * load(u + o) / s);
-    }
-}
-
-/* The same of relu or sigmoid units, z = mean + dev·ε. */
-static void pathwise_row_backward(int activation, int op, const float *a, const float *noise,
-                                  const float *dev, const float *da, float *dm, float *dv) {
-    for (int o = 0; o < op; o += LANES) {
-        vf f = load(a + o), g = load(da + o);
-        vf dz = activation == RELU ? choose(f > 0.0f, g, all(0.0f)) : g * f * (1.0f - f);
-        store(dm + o, dz);
-        store(dv + o, 0.5f * dz * load(noise + o) / load(dev + o));
-    }
-}
-
-static void add_rows(const float *rows, int count, int op, float *out) {
-    for (int r = 0; r < count; r++)
-        for (int o = 0; o < op; o += LANES)
-            store(out + o, load(out + o) + load(rows + (size_t)r * op + o));
-}
-
-/* Gradients of layer l > 0, and dL/da of the layer below where the path goes on. */
-static void layer_backward(engine *e, group *p, int l, int rows) {
+/* dL/dmean and dL/dvariance of sign units above the first layer, u = mean/deviation. */
+static void sign_moments_backward(engine *e, group *p, int l) {
     layer *y = &e->layers[l];
-    const float *below = p->hidden[l - 1].a;
-    product(y->out, y->ip, rows, p->dm, 1, y->op, below, y->ip, p->gw[l], y->ip, 1);
-    add_rows(p->dm, rows, y->op, p->gb[l]);
-    add_rows(p->dv, rows, y->op, p->gsb[l]);
-    if (e->learned && e->activation != SIGN) { /* for signs see store_gradients */
-        squares(below, p->a2, (size_t)rows * y->ip);
-        product(y->out, y->ip, rows, p->dv, 1, y->op, p->a2, y->ip, p->gs[l], y->ip, 1);
-    }
-    if (e->activation == SIGN && e->estimator != STRAIGHT_THROUGH) return;
-    product(rows, y->ip, y->out, p->dm, y->op, 1, y->w, y->ip, p->da, y->ip, 0);
-    if (e->learned) product(rows, y->ip, y->out, p->dv, y->op, 1, y->s, y->ip, p->a2, y->ip, 0);
-    for (int r = 0; r < rows; r++) {
-        float total = 0;
-        if (!e->learned)
-            for (int o = 0; o < y->out; o++) total += y->unit * p->dv[(size_t)r * y->op + o];
-        for (int k = 0; k < y->ip; k += LANES) {
-            size_t at = (size_t)r * y->ip + k;
-            vf spread = e->learned ? load(p->a2 + at) : all(total);
-            store(p->da + at, load(p->da + at) + 2.0f * load(below + at) * spread);
+    trace *h = &p->hidden[l];
+    int R = p->rows, score = scored(e, l);
+    for (int j = 0; j < y->out; j++) {
+        float inverse = y->inverse[j];
+        vf gb = all(0.0f), gsb = all(0.0f);
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)j * R + r;
+            vf m = load(h->slope + at) * load(score ? p->weight + r : p->da + at) * inverse;
+            store(p->dm + at, m);
+            gb += m;
+            if (!h->u) continue;
+            vf v = -0.5f * inverse * m * load(h->u + at);
+            store(p->dv + at, v);
+            gsb += v;
         }
+        p->gb[l][j] += sum(gb);
+        p->gsb[l][j] += sum(gsb);
     }
 }
 
-/* The first layer: its samples share an input, so they are summed before the sparse products. */
-static void first_backward(engine *e, group *p, int inputs) {
+static inline vf slope_of(int activation, vf a, vf da) {
+    return activation == RELU ? choose(below(all(0.0f), a), da, all(0.0f)) : da * a * (1.0f - a);
+}
+
+/* The same of relu or sigmoid units, z = mean + dev·ε; at unit scales p->total has Σ_j dz_j·ε_j. */
+static void pathwise_moments_backward(engine *e, group *p, int l) {
+    layer *y = &e->layers[l];
+    trace *h = &p->hidden[l];
+    int R = p->rows;
+    memset(p->total, 0, R * sizeof(float));
+    for (int j = 0; j < y->out; j++) {
+        vf gb = all(0.0f), gsb = all(0.0f);
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)j * R + r;
+            vf dz = slope_of(e->activation, load(h->a + at), load(p->da + at));
+            vf moved = dz * load(h->noise + at);
+            store(p->dm + at, dz);
+            gb += dz;
+            if (!e->learned) {
+                store(p->total + r, load(p->total + r) + moved);
+                continue;
+            }
+            vf v = 0.5f * moved * inverse(load(h->dev + at));
+            store(p->dv + at, v);
+            gsb += v;
+        }
+        p->gb[l][j] += sum(gb);
+        p->gsb[l][j] += sum(gsb);
+    }
+}
+
+/* dL/da of the layer below l: through the means, and through the variances, Σ_k σ²a_k². */
+static void path_below(engine *e, group *p, int l) {
+    layer *y = &e->layers[l];
+    trace *h = &p->hidden[l], *from = &p->hidden[l - 1];
+    int R = p->rows, signs = e->activation == SIGN;
+    product(y->in, R, y->out, y->w, 1, y->in, p->dm, R, p->da, R, 0);
+    if (e->learned) product(y->in, R, y->out, y->s, 1, y->in, p->dv, R, p->spare, R, 0);
+    else /* twice the unit variance times Σ_j dv_j */
+        for (int r = 0; r < R; r += LANES) {
+            vf total = all(0.0f);
+            if (signs)
+                for (int j = 0; j < y->out; j++) total += 2.0f * load(p->dv + (size_t)j * R + r);
+            else total = load(p->total + r) * inverse(load(h->dev + r));
+            store(p->total + r, y->unit * total);
+        }
+    for (int k = 0; k < y->in; k++)
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)k * R + r;
+            vf a = signs ? sign_of(from, y->ip, r / LANES, k) : load(from->a + at);
+            vf spread = e->learned ? 2.0f * load(p->spare + at) : load(p->total + r);
+            store(p->da + at, load(p->da + at) + a * spread);
+        }
+}
+
+/* Layer l > 0: its gradients, and dL/da of the layer below where the path goes on. */
+static void layer_backward(engine *e, group *p, int l) {
+    layer *y = &e->layers[l];
+    trace *from = &p->hidden[l - 1];
+    int R = p->rows;
+    if (e->activation == SIGN) {
+        sign_moments_backward(e, p, l);
+        gradient_index(R / LANES, y->ip, from->rows, p->gradient_index);
+        signed_gradient(y->out, R / LANES, y->ip, p->dm, p->gradient_index, p->gw[l]);
+        if (e->estimator == STRAIGHT_THROUGH) path_below(e, p, l);
+        return;
+    }
+    pathwise_moments_backward(e, p, l);
+    product(y->out, y->ip, R, p->dm, R, 1, from->at, y->ip, p->gw[l], y->ip, 1);
+    if (e->learned) {
+        squares(from->at, p->spare, (size_t)R * y->ip);
+        product(y->out, y->ip, R, p->dv, R, 1, p->spare, y->ip, p->gs[l], y->ip, 1);
+    }
+    path_below(e, p, l);
+}
+
+/* First layer of scored signs: a sample's slope is one of two, so the weights of each are summed. */
+static void first_scores(engine *e, group *p, int i, float *d, float *dv) {
     layer *y = &e->layers[0];
-    int T = e->samples;
-    for (int i = 0; i < inputs; i++) {
-        float *dm = p->dm + (size_t)i * T * y->op, *dv = p->dv + (size_t)i * T * y->op;
-        add_rows(dm + y->op, T - 1, y->op, dm);
-        add_rows(dv + y->op, T - 1, y->op, dv);
-        add_rows(dm, 1, y->op, p->gb[0]);
-        add_rows(dv, 1, y->op, p->gsb[0]);
-        size_t row = (size_t)i * (y->in + 1);
-        sparse_backward(y->op, p->counts[i], p->index + row, p->value + row, dm, p->gw[0]);
-        if (e->learned)
-            sparse_backward(y->op, p->counts[i], p->index + row, p->square + row, dv, p->gs[0]);
+    const float *weight = p->weight + (size_t)i * e->samples;
+    float total = 0;
+    for (int t = 0; t < e->samples; t++) total += weight[t];
+    for (int o = 0; o < y->op; o += LANES) {
+        size_t at = (size_t)i * y->op + o;
+        const uint16_t *units = p->units + (size_t)(o / LANES) * p->rows + (size_t)i * e->samples;
+        vf up = all(0.0f), inv = inverse(load(p->dev + at));
+        for (int t = 0; t < e->samples; t++)
+            up += choose(from_bits(units[t]), all(weight[t]), all(0.0f));
+        vf m = (load(p->plus + at) * up + load(p->minus + at) * (total - up)) * inv;
+        store(d + o, m);
+        if (e->learned) store(dv + o, -0.5f * m * load(p->mean + at) * inv * inv);
     }
 }
 
-static void backward(engine *e, group *p, int inputs) {
-    int T = e->samples, rows = inputs * T;
-    head_backward(e, p, rows);
-    if (scored(e, 0)) score_weights(e, p, inputs);
-    for (int l = e->depth - 1; l >= 0; l--) {
-        layer *y = &e->layers[l];
-        trace *h = &p->hidden[l];
-        for (int r = 0; r < rows; r++) {
-            size_t at = (size_t)r * y->op;
-            const float *dev = l > 0 ? h->dev + at : p->dev + (size_t)(r / T) * y->op;
-            if (e->activation == SIGN)
-                sign_row_backward(y->op, h->aux + at, dev, h->slope + at, p->da + at,
-                                  scored(e, l) ? p->weight + r : NULL, p->dm + at, p->dv + at);
-            else
-                pathwise_row_backward(e->activation, y->op, h->a + at, h->aux + at, dev, p->da + at,
-                                      p->dm + at, p->dv + at);
+/* First layer of a path, of any unit: T rows of dL/da summed into dL/dmean and dL/dvariance. */
+static void first_path(engine *e, group *p, int i, float *d, float *dv) {
+    layer *y = &e->layers[0];
+    trace *h = &p->hidden[0];
+    for (int o = 0; o < y->op; o += LANES) {
+        size_t at = (size_t)i * y->op + o;
+        vf m = all(0.0f), moved = all(0.0f), inv = inverse(load(p->dev + at));
+        for (int t = 0; t < e->samples; t++) {
+            size_t row = ((size_t)i * e->samples + t) * y->op + o;
+            vf da = load(p->spare + row);
+            if (e->activation != SIGN) {
+                da = slope_of(e->activation, load(h->at + row), da);
+                moved += da * load(h->noise + row);
+            }
+            m += da;
         }
-        if (l > 0) layer_backward(e, p, l, rows);
-        else first_backward(e, p, inputs);
+        if (e->activation == SIGN) {
+            m = m * load(p->plus + at) * inv;
+            moved = -m * load(p->mean + at) * inv;
+        }
+        store(d + o, m);
+        if (e->learned) store(dv + o, 0.5f * moved * inv);
+    }
+}
+
+static void backward(engine *e, group *p, int start, int inputs) {
+    head_backward(e, p);
+    if (scored(e, 0)) score_weights(e, p, inputs);
+    for (int l = e->depth - 1; l > 0; l--) layer_backward(e, p, l);
+    int op = e->layers[0].op;
+    if (!scored(e, 0)) transpose(op, p->rows, p->da, p->rows, p->spare, op);
+    for (int i = 0; i < inputs; i++) {
+        size_t row = (size_t)(start + i) * op;
+        (scored(e, 0) ? first_scores : first_path)(e, p, i, e->d1 + row, e->learned ? e->dv1 + row : NULL);
     }
 }
 

@@ -3,22 +3,10 @@
 #include "engine.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <string.h>
-
-#include "products.h"
-#include "random.h"
-
-#include "forward.h"
 
 #include "backward.h"
 
 static int padded(int d) { return (d + PAD - 1) / PAD * PAD; }
-
-static size_t gradient_size(const layer *y, int l) {
-    return l == 0 ? (size_t)y->in * y->op : (size_t)y->out * y->ip;
-}
 
 static float *floats(engine *e, size_t count) {
     size_t size = (count * sizeof(float) + 63) / 64 * 64;
@@ -33,219 +21,313 @@ static float *floats(engine *e, size_t count) {
 
 void pb_close(engine *e) {
     if (!e) return;
+    close_pool(&e->threads);
     for (int i = 0; i < e->owned_count; i++) free(e->owned[i]);
     for (int g = 0; g < GROUPS; g++) {
         free(e->groups[g].hidden);
         free(e->groups[g].gw);
     }
+    free(e->d1);
+    free(e->dv1);
     free(e->owned);
     free(e->layers);
     free(e);
+}
+
+/* Inputs of a chunk: 64 rows or more, few enough for the cache, that fill vectors best. */
+static int chunk_inputs(int samples) {
+    int least = samples >= 64 ? 1 : (64 + samples - 1) / samples, best = least;
+    for (int i = least; (int64_t)i * samples <= 512; i++) {
+        int64_t rows = (int64_t)i * samples, wasted = -rows & (LANES - 1);
+        int64_t before = (int64_t)best * samples, had = -before & (LANES - 1);
+        if (wasted * before < had * rows) best = i;
+    }
+    return best;
+}
+
+static void allocate_layer(engine *e, int l) {
+    layer *y = &e->layers[l];
+    y->sb = floats(e, y->op);
+    if (l == 0) {
+        y->wt = floats(e, (size_t)y->in * y->op);
+        if (e->learned) y->st = floats(e, (size_t)y->in * y->op);
+        return;
+    }
+    if (e->learned) y->s = floats(e, (size_t)y->out * y->in + LANES);
+    if (e->activation != SIGN) return;
+    y->inverse = floats(e, y->op);
+    y->tables = floats(e, (size_t)y->out * unit_groups(y->in) * ENTRIES);
+}
+
+static void allocate_trace(engine *e, trace *h, int l, size_t rows) {
+    layer *y = &e->layers[l];
+    size_t block = rows * y->op;
+    if (e->activation == SIGN) {
+        h->rows = (uint16_t *)floats(e, block);
+        h->index = (vi *)floats(e, (size_t)unit_groups(y->out) * rows);
+        if (l == 0) return;
+        h->slope = floats(e, block);
+        if (spreads(e)) h->u = floats(e, block);
+        return;
+    }
+    h->a = floats(e, block), h->at = floats(e, block), h->noise = floats(e, block + 2 * LANES);
+    if (l > 0) h->dev = floats(e, e->learned ? block : rows);
+}
+
+static void allocate_group(engine *e, group *p, size_t rows, int widest) {
+    p->hidden = calloc(e->depth, sizeof(trace));
+    p->gw = calloc(4 * (e->depth + 1), sizeof(float *));
+    if (!p->hidden || !p->gw) e->failed = 1;
+    if (e->failed) return;
+    p->gs = p->gw + e->depth + 1, p->gb = p->gs + e->depth + 1, p->gsb = p->gb + e->depth + 1;
+    for (int l = 1; l <= e->depth; l++) {
+        layer *y = &e->layers[l];
+        p->gw[l] = floats(e, (size_t)y->out * y->ip), p->gb[l] = floats(e, y->op);
+        p->gs[l] = floats(e, (size_t)y->out * y->ip), p->gsb[l] = floats(e, y->op);
+    }
+    for (int l = 0; l < e->depth; l++) allocate_trace(e, &p->hidden[l], l, rows);
+    size_t block = rows * widest, first = (size_t)e->inputs * e->layers[0].op;
+    p->mean = floats(e, first), p->dev = floats(e, first);
+    p->dm = floats(e, block), p->dv = floats(e, block);
+    p->da = floats(e, block), p->spare = floats(e, block);
+    p->weight = floats(e, rows), p->output = floats(e, rows), p->total = floats(e, rows);
+    p->head_u = floats(e, rows), p->head_inverse = floats(e, rows);
+    if (e->activation != SIGN) return;
+    p->plus = floats(e, first), p->minus = floats(e, first);
+    p->units = (uint16_t *)floats(e, (size_t)e->layers[0].op / LANES * rows);
+    p->gradient_index = (vi *)floats(e, (size_t)SLICES * rows / LANES * widest);
 }
 
 engine *pb_open(int depth, const int32_t *widths, int activation, int estimator, int learned,
                 int samples) {
     engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
+    open_pool(&e->threads);
     e->depth = depth, e->activation = activation, e->estimator = estimator;
-    e->learned = learned, e->samples = samples;
-    e->inputs = samples >= CHUNK_ROWS ? 1 : CHUNK_ROWS / samples;
+    e->learned = learned, e->samples = samples, e->inputs = chunk_inputs(samples);
     e->layers = calloc(depth + 1, sizeof(layer));
-    e->owned = calloc(64 + 16 * (depth + 2) * (GROUPS + 1), sizeof(void *));
-    if (!e->layers || !e->owned) {
-        pb_close(e);
-        return NULL;
-    }
-    int rows = e->inputs * samples, widest = padded(1);
-    for (int l = 0; l <= depth; l++) {
+    e->owned = calloc((size_t)(depth + 2) * 16 * (GROUPS + 1), sizeof(void *));
+    if (!e->layers || !e->owned) e->failed = 1;
+    int widest = PAD;
+    for (int l = 0; l <= depth && !e->failed; l++) {
         layer *y = &e->layers[l];
         y->in = widths[l], y->out = widths[l + 1];
         y->ip = padded(y->in), y->op = padded(y->out);
-        if (l > 0 && y->ip > widest) widest = y->ip;
-        if (l < depth && y->op > widest) widest = y->op;
-        y->wt = floats(e, (size_t)y->in * y->op), y->st = floats(e, (size_t)y->in * y->op);
-        y->w = floats(e, (size_t)y->out * y->ip), y->s = floats(e, (size_t)y->out * y->ip);
-        y->b = floats(e, y->op), y->sb = floats(e, y->op), y->vs = floats(e, y->op);
+        if (y->op > widest) widest = y->op;
+        allocate_layer(e, l);
     }
-    for (int g = 0; g < GROUPS; g++) {
-        group *p = &e->groups[g];
-        p->hidden = calloc(depth + 1, sizeof(trace));
-        p->gw = calloc(4 * (depth + 1), sizeof(float *));
-        if (!p->hidden || !p->gw) e->failed = 1;
-        if (e->failed) break;
-        p->gs = p->gw + depth + 1, p->gb = p->gs + depth + 1, p->gsb = p->gb + depth + 1;
-        for (int l = 0; l <= depth; l++) {
-            layer *y = &e->layers[l];
-            size_t size = gradient_size(y, l);
-            p->gw[l] = floats(e, size), p->gs[l] = floats(e, size);
-            p->gb[l] = floats(e, y->op), p->gsb[l] = floats(e, y->op);
-            if (l == depth) break;
-            size_t block = (size_t)rows * y->op;
-            p->hidden[l] = (trace){floats(e, block), floats(e, block), floats(e, block),
-                                   activation == SIGN ? floats(e, block) : NULL};
-        }
-        size_t block = (size_t)rows * widest, first = (size_t)e->inputs * e->layers[0].op;
-        p->mean = floats(e, first), p->dev = floats(e, first);
-        p->dm = floats(e, block), p->dv = floats(e, block);
-        p->da = floats(e, block), p->a2 = floats(e, block);
-        p->weight = floats(e, rows), p->output = floats(e, rows);
-        p->odev = floats(e, rows), p->ou = floats(e, rows);
-        size_t entries = (size_t)e->inputs * (widths[0] + 1);
-        p->index = (int *)floats(e, entries);
-        p->value = floats(e, entries), p->square = floats(e, entries);
-        p->counts = (int *)floats(e, e->inputs);
-    }
+    size_t rows = ((size_t)e->inputs * samples + LANES - 1) / LANES * LANES;
+    for (int g = 0; g < GROUPS && !e->failed; g++) allocate_group(e, &e->groups[g], rows, widest);
     if (!e->failed) return e;
     pb_close(e);
     return NULL;
 }
 
-/* out (rows, to) = in (columns, from) transposed, in blocks that stay in cache. */
-static void transpose(int rows, int columns, const float *restrict in, long from,
-                      float *restrict out, long to) {
-    for (int r0 = 0; r0 < rows; r0 += 16)
-        for (int c = 0; c < columns; c++)
-            for (int r = r0; r < r0 + 16 && r < rows; r++) out[r * to + c] = in[c * from + r];
-}
-
-/* Lay the step's weights out: transposed for going forward, by rows for going back. */
-static void load_weights(engine *e, const float *const *parameters) {
-    for (int l = 0; l <= e->depth; l++) {
-        layer *y = &e->layers[l];
-        const float *W = parameters[4 * l], *b = parameters[4 * l + 1];
-        const float *lw = parameters[4 * l + 2], *lb = parameters[4 * l + 3];
-        y->unit = expf(2 * lw[0]);
-        for (int o = 0; o < y->out; o++) {
-            y->b[o] = b[o];
-            y->sb[o] = e->learned ? expf(2 * lb[o]) : y->unit;
-            float *row = y->w + (size_t)o * y->ip, *srow = y->s + (size_t)o * y->ip;
-            memcpy(row, W + (size_t)o * y->in, y->in * sizeof(float));
-            if (!e->learned) {
-                for (int k = 0; k < y->in; k++) srow[k] = y->unit;
-                continue;
-            }
-            const float *logs = lw + (size_t)o * y->in;
-            int k = 0;
-            for (; k + LANES <= y->in; k += LANES) store(srow + k, exponential(2.0f * load(logs + k)));
-            for (; k < y->in; k++) srow[k] = expf(2 * logs[k]);
-        }
-        transpose(y->in, y->out, y->w, y->ip, y->wt, y->op);
-        transpose(y->in, y->out, y->s, y->ip, y->st, y->op);
-        for (int o = 0; o < y->out; o++) {
-            vf total = all(0.0f);
-            for (int k = 0; k < y->ip; k += LANES) total += load(y->s + (size_t)o * y->ip + k);
-            y->vs[o] = y->sb[o] + sum(total);
-        }
-        for (int o = y->out; o < y->op; o++) y->sb[o] = y->vs[o] = 1.0f; /* no division by zero */
-    }
-}
-
 typedef struct {
     engine *e;
+    float *const *gradients;
     const float *x, *y;
     const int64_t *index;
-    int count, backward;
+    int count;
     uint64_t seed, step;
-    atomic_int next;
 } job;
 
-static void run_group(job *j, int which) {
-    engine *e = j->e;
-    group *p = &e->groups[which];
-    p->loss = 0;
-    if (j->backward)
-        for (int l = 0; l <= e->depth; l++) {
-            layer *y = &e->layers[l];
-            size_t size = gradient_size(y, l);
-            memset(p->gw[l], 0, size * sizeof(float));
-            memset(p->gs[l], 0, size * sizeof(float));
-            memset(p->gb[l], 0, y->op * sizeof(float));
-            memset(p->gsb[l], 0, y->op * sizeof(float));
+static void variances(const float *logs, float *out, size_t count) {
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) store(out + i, exponential(2.0f * load(logs + i)));
+    for (; i < count; i++) out[i] = expf(2 * logs[i]);
+}
+
+/* LANES units of the first layer, transposed. */
+static void load_first(engine *e, int j0) {
+    layer *y = &e->layers[0];
+    int rows = y->out - j0 < LANES ? y->out - j0 : LANES;
+    for (int k = 0; k < y->in; k += LANES) {
+        float block[LANES * LANES] = {0}, turned[LANES * LANES];
+        int columns = y->in - k < LANES ? y->in - k : LANES;
+        for (int learned = 0; learned <= e->learned; learned++) {
+            const float *from = (learned ? y->log_w : y->w) + (size_t)j0 * y->in + k;
+            for (int r = 0; r < rows; r++)
+                memcpy(block + r * LANES, from + (size_t)r * y->in, columns * sizeof(float));
+            for (int r = 0; learned && r < rows; r++)
+                store(block + r * LANES, exponential(2.0f * load(block + r * LANES)));
+            transpose_block(block, LANES, turned, LANES);
+            float *to = (learned ? y->st : y->wt) + (size_t)k * y->op + j0;
+            for (int c = 0; c < columns; c++) store(to + (size_t)c * y->op, load(turned + c * LANES));
         }
-    int chunks = (j->count + e->inputs - 1) / e->inputs;
-    int first = (int)((int64_t)chunks * which / GROUPS);
-    int last = (int)((int64_t)chunks * (which + 1) / GROUPS);
-    for (int c = first; c < last; c++) {
-        int start = c * e->inputs;
-        int inputs = j->count - start < e->inputs ? j->count - start : e->inputs;
-        stream random = open_stream(j->seed, j->step, c);
-        forward(e, p, j->x, j->index + start, inputs, &random);
-        float scale = -0.5f / ((float)j->count * e->samples);
-        for (int i = 0; i < inputs; i++) {
-            float label = j->y[j->index[start + i]], sum = 0;
-            for (int t = 0; t < e->samples; t++) {
-                sum += p->output[i * e->samples + t];
-                p->weight[i * e->samples + t] = scale * label;
-            }
-            p->loss += 0.5 * (1.0 - (double)label * sum / e->samples);
-        }
-        if (j->backward) backward(e, p, inputs);
     }
 }
 
-static void *work(void *argument) {
+/* Another layer: variances, and tables where signs are below. */
+static void load_layer(engine *e, int l) {
+    layer *y = &e->layers[l];
+    if (e->learned) variances(y->log_w, y->s, (size_t)y->out * y->in);
+    if (e->activation != SIGN) return;
+    int groups = unit_groups(y->in);
+    for (int j = 0; j < y->out; j++) {
+        float variance = y->unit * y->in;
+        if (e->learned) {
+            variance = 0;
+            for (int k = 0; k < y->in; k++) variance += y->s[(size_t)j * y->in + k];
+        }
+        y->inverse[j] = 1.0f / sqrtf(variance + y->sb[j]);
+        build_tables(y->in, y->w + (size_t)j * y->in, y->inverse[j],
+                     y->tables + (size_t)j * groups * ENTRIES);
+    }
+}
+
+static int first_tasks(const engine *e) { return e->layers[0].op / LANES; }
+
+static void load_task(void *argument, int n) {
     job *j = argument;
-    for (int which; (which = atomic_fetch_add(&j->next, 1)) < GROUPS;) run_group(j, which);
-    return NULL;
+    if (n < first_tasks(j->e)) {
+        if (n * LANES < j->e->layers[0].out) load_first(j->e, n * LANES);
+    } else load_layer(j->e, n - first_tasks(j->e) + 1);
 }
 
-static void add_into(float *restrict to, const float *restrict from, size_t count) {
-    for (size_t i = 0; i < count; i++) to[i] += from[i];
-}
-
-/* Sum the groups' partial gradients in their fixed order, into the caller's layout. A variance
- * is e^{2ρ} in the log-scale ρ, so its gradient gets a factor 2σ². */
-static void store_gradients(engine *e, float *const *gradients) {
-    for (int l = 0; l <= e->depth; l++) {
+static void take_parameters(engine *e, const float *const *parameters) {
+    for (int l = 0; l <= e->depth; l++, parameters += 4) {
         layer *y = &e->layers[l];
-        group *p = &e->groups[0];
-        float *gw = gradients[4 * l], *gb = gradients[4 * l + 1];
-        float *glw = gradients[4 * l + 2], *glb = gradients[4 * l + 3];
-        size_t size = gradient_size(y, l);
-        for (int g = 1; g < GROUPS; g++) {
-            group *q = &e->groups[g];
-            add_into(p->gw[l], q->gw[l], size);
-            if (e->learned) add_into(p->gs[l], q->gs[l], size);
-            add_into(p->gb[l], q->gb[l], y->out);
-            add_into(p->gsb[l], q->gsb[l], y->out);
+        y->w = parameters[0], y->b = parameters[1], y->log_w = parameters[2];
+        y->log_b = parameters[3];
+        y->unit = expf(2 * y->log_w[0]);
+        for (int o = 0; o < y->op; o++) /* a padding unit must not divide by zero */
+            y->sb[o] = o >= y->out ? 1.0f : e->learned ? expf(2 * y->log_b[o]) : y->unit;
+    }
+}
+
+static void chunk(job *j, group *p, int c) {
+    engine *e = j->e;
+    int T = e->samples, start = c * e->inputs;
+    int inputs = j->count - start < e->inputs ? j->count - start : e->inputs;
+    stream random = open_stream(j->seed, j->step, c);
+    forward(e, p, j->x, j->index + start, inputs, &random);
+    float scale = -0.5f / ((float)j->count * T);
+    memset(p->weight, 0, p->rows * sizeof(float)); /* rows that only fill a vector count nothing */
+    for (int i = 0; i < inputs; i++) {
+        float label = j->y[j->index[start + i]], sum = 0;
+        for (int t = 0; t < T; t++) {
+            sum += p->output[i * T + t];
+            p->weight[i * T + t] = scale * label;
         }
-        memcpy(gb, p->gb[l], y->out * sizeof(float));
-        if (l == 0) transpose(y->out, y->in, p->gw[0], y->op, gw, y->in);
-        else
-            for (int o = 0; o < y->out; o++)
-                memcpy(gw + (size_t)o * y->in, p->gw[l] + (size_t)o * y->ip, y->in * sizeof(float));
-        if (!e->learned) continue;
-        for (int o = 0; o < y->out; o++) glb[o] = 2 * y->sb[o] * p->gsb[l][o];
-        if (l == 0) transpose(y->out, y->in, p->gs[0], y->op, glw, y->in);
-        int constant = e->activation == SIGN && l > 0; /* the square of a sign is one */
+        p->loss += 0.5 * (1.0 - (double)label * sum / T);
+    }
+    if (j->gradients) backward(e, p, start, inputs);
+}
+
+static void group_task(void *argument, int n) {
+    job *j = argument;
+    engine *e = j->e;
+    group *p = &e->groups[n];
+    p->loss = 0;
+    for (int l = 1; l <= e->depth && j->gradients; l++) {
+        layer *y = &e->layers[l];
+        memset(p->gw[l], 0, (size_t)y->out * y->ip * sizeof(float));
+        memset(p->gs[l], 0, (size_t)y->out * y->ip * sizeof(float));
+        memset(p->gb[l], 0, y->op * sizeof(float));
+        memset(p->gsb[l], 0, y->op * sizeof(float));
+    }
+    int chunks = (j->count + e->inputs - 1) / e->inputs;
+    int last = (int)((int64_t)chunks * (n + 1) / GROUPS);
+    for (int c = (int)((int64_t)chunks * n / GROUPS); c < last; c++) chunk(j, p, c);
+}
+
+/* Gradient of LANES columns of the first layer's weights, into the caller's arrays. A variance is
+ * e^{2ρ} in the log-scale ρ, so its gradient gets a factor 2σ². */
+static void first_columns(job *j, int k, vf *G) {
+    engine *e = j->e;
+    layer *y = &e->layers[0];
+    size_t columns = y->in - k < LANES ? y->in - k : LANES;
+    for (int learned = 0; learned <= e->learned; learned++) {
+        pixel_gradient(y, j->x, j->index, j->count, k, learned, learned ? e->dv1 : e->d1, G);
+        float *to = j->gradients[learned ? 2 : 0] + k;
         for (int o = 0; o < y->out; o++) {
-            float *to = glw + (size_t)o * y->in;
-            const float *restrict s = y->s + (size_t)o * y->ip;
-            const float *from = l == 0 ? to : p->gs[l] + (size_t)o * y->ip;
-            float same = p->gsb[l][o];
-            for (int k = 0; k < y->in; k++) to[k] = 2 * s[k] * (constant ? same : from[k]);
+            vf g = G[o];
+            if (learned)
+                g = 2.0f * g * exponential(2.0f * entries(y->log_w + (size_t)o * y->in, k, y->in));
+            memcpy(to + (size_t)o * y->in, &g, columns * sizeof(float));
         }
     }
 }
 
-/* Sum of the linear losses of the examples index[0:count]; where gradients is not NULL also the
- * gradient of their mean. Parameters and gradients: four arrays a layer, means of weights and of
- * biases, log-scales of weights and of biases (one number each where scales are not learned). */
+/* Gradient of the first layer's biases. */
+static void first_biases(job *j) {
+    engine *e = j->e;
+    layer *y = &e->layers[0];
+    float *gb = j->gradients[1], *glb = j->gradients[3];
+    for (int learned = 0; learned <= e->learned; learned++)
+        for (int o = 0; o < y->out; o++) {
+            const float *d = (learned ? e->dv1 : e->d1) + o;
+            float total = 0;
+            for (int i = 0; i < j->count; i++) total += d[(size_t)i * y->op];
+            if (learned) glb[o] = 2 * y->sb[o] * total;
+            else gb[o] = total;
+        }
+}
+
+/* Another layer: the groups' partial gradients summed in their fixed order. */
+static void sum_layer(job *j, int l) {
+    engine *e = j->e;
+    layer *y = &e->layers[l];
+    float *const *to = j->gradients + 4 * l;
+    for (int o = 0; o < y->out; o++) {
+        float gb = 0, gsb = 0;
+        for (int g = 0; g < GROUPS; g++) gb += e->groups[g].gb[l][o], gsb += e->groups[g].gsb[l][o];
+        to[1][o] = gb;
+        if (e->learned) to[3][o] = 2 * y->sb[o] * gsb;
+        for (int k = 0; k < y->in; k++) {
+            size_t from = (size_t)o * y->ip + k, at = (size_t)o * y->in + k;
+            float gw = 0, gs = 0;
+            for (int g = 0; g < GROUPS; g++) gw += e->groups[g].gw[l][from];
+            to[0][at] = gw;
+            if (!e->learned) continue;
+            for (int g = 0; g < GROUPS; g++) gs += e->groups[g].gs[l][from];
+            to[2][at] = 2 * y->s[at] * (e->activation == SIGN ? gsb : gs); /* a² = 1 for signs */
+        }
+    }
+}
+
+static void gradient_task(void *argument, int n) {
+    job *j = argument;
+    int blocks = (j->e->layers[0].in + LANES - 1) / LANES;
+    if (n < blocks) {
+        vf *G = aligned_alloc(64, (size_t)j->e->layers[0].op * sizeof(vf));
+        if (G) first_columns(j, n * LANES, G);
+        else j->e->failed = 1;
+        free(G);
+    } else if (n == blocks) first_biases(j);
+    else sum_layer(j, n - blocks);
+}
+
+static int make_room(engine *e, int64_t count) {
+    if (count <= e->room) return 1;
+    size_t size = (size_t)count * e->layers[0].op * sizeof(float);
+    free(e->d1);
+    free(e->dv1);
+    e->d1 = malloc(size), e->dv1 = malloc(e->learned ? size : 1);
+    e->room = e->d1 && e->dv1 ? count : 0;
+    return e->room > 0;
+}
+
+/* Sum of the linear losses of the examples index[0:count], negative where memory ran out; where
+ * gradients is not NULL also the gradient of their mean. Parameters and gradients: four arrays a
+ * layer, means of weights and of biases, log-scales of weights and of biases (one number each
+ * where scales are not learned). */
 double pb_run(engine *e, const float *const *parameters, float *const *gradients, const float *x,
               const float *y, const int64_t *index, int count, uint64_t seed, uint64_t step,
               int threads) {
-    load_weights(e, parameters);
-    job j = {e, x, y, index, count, gradients != NULL, seed, step, 0};
-    pthread_t others[GROUPS];
-    int started = 0;
-    for (; started < threads - 1 && started < GROUPS - 1; started++)
-        if (pthread_create(&others[started], NULL, work, &j)) break;
-    work(&j);
-    for (int i = 0; i < started; i++) pthread_join(others[i], NULL);
-    if (gradients) store_gradients(e, gradients);
+    if (gradients && !make_room(e, count)) return -1;
+    job j = {e, gradients, x, y, index, count, seed, step};
+    take_parameters(e, parameters);
+    run_tasks(&e->threads, threads, first_tasks(e) + e->depth, load_task, &j);
+    run_tasks(&e->threads, threads, GROUPS, group_task, &j);
+    if (gradients) {
+        int blocks = (e->layers[0].in + LANES - 1) / LANES;
+        run_tasks(&e->threads, threads, blocks + 1 + e->depth, gradient_task, &j);
+    }
     double loss = 0;
     for (int g = 0; g < GROUPS; g++) loss += e->groups[g].loss;
-    return loss;
+    return e->failed ? -1 : loss;
 }
 
 /* Add coefficient·∇KL(Q|P) to a Gaussian's gradients: (μ − μ₀)/σ₀² for the means and, where

@@ -1,43 +1,57 @@
-/* What the engine's files share: a network's weights laid out for products, and scratch space. */
+/* What the engine's files share: a network's weights laid out for products, and scratch space.
+ *
+ * The rows of a chunk are (input, sample), T of them for each input; above the first layer they
+ * are the lanes of vectors, in `blocks` of LANES, and matrices are (units, rows). The first layer
+ * computes its moments once per input, so there matrices are (rows, units). */
 #ifndef PACBAYES_ENGINE_H
 #define PACBAYES_ENGINE_H
 
 #include <stdint.h>
 #include <stdlib.h>
 
-#define GROUPS 4      /* fixed partial sums: bit-identical results for any number of threads */
-#define CHUNK_ROWS 96 /* (input, sample) rows that go forward and backward while in cache */
+#include "pool.h"
+#include "signs.h"
+
+#define GROUPS 4 /* fixed partial sums: bit-identical results for any number of threads */
+#define PAD 16   /* ip and op are in and out rounded up to a multiple of this */
 
 enum activation { RELU, SIGMOID, SIGN };
 enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH };
 
-/* Weights of one layer for one step. Rows are padded to multiples of 16: ip for in, op for out. */
+/* One layer's weights in one step. */
 typedef struct {
     int in, out, ip, op;
-    float *wt, *st; /* means and variances transposed, (in, op) */
-    float *w, *s;   /* the same by rows, (out, ip); not for the first of several layers */
-    float *b, *sb;  /* bias means and variances, (op) */
-    float *vs;      /* sign units below: the constant variance of the pre-activation, (op) */
+    const float *w, *b, *log_w, *log_b; /* the caller's: means and log-scales, (out, in), (out) */
     float unit;     /* variance of every weight where scales are not learned */
+    float *wt, *st; /* first layer: means and variances transposed, (in, op) */
+    float *s;       /* other layers, learned scales: variances, (out, in) */
+    float *sb;      /* bias variances, (op) */
+    float *inverse; /* signs below: 1/deviation of the pre-activation, a constant, (op) */
+    float *tables;  /* signs below: signed sums of means over deviation, (out, groups, ENTRIES) */
 } layer;
 
-/* One hidden layer's activations in a chunk, (rows, op) each. */
+/* One hidden layer in a chunk. */
 typedef struct {
-    float *a;     /* activations */
-    float *aux;   /* pathwise: the noise; sign: u = mean/deviation */
-    float *dev;   /* deviation */
-    float *slope; /* sign: the score, or the derivative of the expectation */
+    float *a, *at;  /* pathwise: activations (op, rows) and (rows, op) */
+    float *noise;   /* pathwise: (op, rows); of the first layer (rows, op) */
+    float *dev;     /* pathwise above the first layer: (op, rows), or (rows) at unit scales */
+    float *u;       /* sign above the first layer: mean/deviation (op, rows) */
+    float *slope;   /* the same: the score, or the derivative of the expectation */
+    uint16_t *rows; /* sign: bits of the rows of a block, (blocks, op) */
+    vi *index;      /* sign: bits of UNITS units, (groups, blocks) */
 } trace;
 
 /* Scratch and partial gradients of one group of chunks. */
 typedef struct {
     trace *hidden;
-    float *mean, *dev;                  /* (inputs, op) of the first layer */
-    float *dm, *dv, *da, *a2;           /* (rows, widest) */
-    float *weight, *output, *odev, *ou; /* (rows) of the head */
-    float **gw, **gs, **gb, **gsb;
-    int *index, *counts; /* where an input is not zero, and how often */
-    float *value, *square;
+    float *mean, *dev;                   /* first layer, (inputs, op) */
+    float *plus, *minus;                 /* first layer of signs: slopes of a = ±1, (inputs, op) */
+    uint16_t *units;                     /* the same: bits of LANES units, (op / LANES, rows) */
+    float *dm, *dv, *da, *spare;         /* (widest, rows) */
+    float *weight, *output, *head_u, *head_inverse, *total; /* (rows) */
+    vi *gradient_index;
+    float **gw, **gs, **gb, **gsb; /* by layer */
+    int rows; /* of the chunk at hand, a multiple of LANES */
     double loss;
 } group;
 
@@ -45,6 +59,9 @@ typedef struct {
     int depth, activation, estimator, learned, samples, inputs; /* inputs in a chunk */
     layer *layers;                                              /* depth + 1 */
     group groups[GROUPS];
+    float *d1, *dv1; /* gradient in the first layer's moments, (examples, op) */
+    int64_t room;    /* examples there is room for in d1 */
+    pool threads;
     void **owned;
     int owned_count, failed; /* failed: memory ran out */
 } engine;
@@ -53,6 +70,11 @@ typedef struct {
 static inline int scored(const engine *e, int l) {
     return e->activation == SIGN && e->estimator != STRAIGHT_THROUGH &&
            !(e->estimator == LOCAL_EXPECTATION && l == e->depth - 1);
+}
+
+/* Whether gradients in the variance of sign units above the first layer are wanted. */
+static inline int spreads(const engine *e) {
+    return e->learned || e->estimator == STRAIGHT_THROUGH;
 }
 
 #endif

@@ -2,48 +2,78 @@
 #ifndef PACBAYES_FORWARD_H
 #define PACBAYES_FORWARD_H
 
-/* First layer: moments once per input, from the entries of x that are not zero. */
-static void first_moments(engine *e, group *p, const float *x, const int64_t *index, int inputs) {
+#include "first.h"
+#include "random.h"
+
+static inline vf activated(int activation, vf z) {
+    return activation == RELU ? most(z, all(0.0f)) : inverse(1.0f + exponential(-z));
+}
+
+/* First layer of relu or sigmoid units: a = f(mean + dev·ε). */
+static void first_pathwise(engine *e, group *p, int inputs, stream *random) {
     layer *y = &e->layers[0];
-    for (int i = 0; i < inputs; i++) {
-        size_t row = (size_t)i * (y->in + 1);
-        int *at = p->index + row, count;
-        float *value = p->value + row, *square = p->square + row;
-        count = p->counts[i] = nonzeros(x + index[i] * y->in, y->in, at, value);
-        float *mean = p->mean + (size_t)i * y->op, *dev = p->dev + (size_t)i * y->op, norm = 1;
-        for (int j = 0; j < count; j++) norm += square[j] = value[j] * value[j];
-        sparse_forward(y->op, count, at, value, y->wt, y->b, mean);
-        if (e->learned) sparse_forward(y->op, count, at, square, y->st, y->sb, dev);
-        for (int o = 0; o < y->op; o += LANES)
-            store(dev + o, root(e->learned ? load(dev + o) : all(y->unit * norm)));
+    trace *h = &p->hidden[0];
+    fill_normals(random, h->noise, (size_t)p->rows * y->op);
+    for (int r = 0; r < inputs * e->samples; r++) {
+        size_t from = (size_t)(r / e->samples) * y->op, to = (size_t)r * y->op;
+        for (int o = 0; o < y->op; o += LANES) {
+            vf z = load(p->mean + from + o) + load(p->dev + from + o) * load(h->noise + to + o);
+            store(h->at + to + o, activated(e->activation, z));
+        }
+        memset(h->at + to + y->out, 0, (y->op - y->out) * sizeof(float));
     }
+    transpose(p->rows, y->op, h->at, y->op, h->a, p->rows);
 }
 
-/* One row of relu or sigmoid units: a = f(mean + dev·ε). */
-static void pathwise_row(int activation, int op, const float *mean, const float *dev,
-                         stream *random, float *a, float *noise) {
-    vf eps[2];
-    for (int o = 0, odd = 0; o < op; o += LANES, odd ^= 1) {
-        if (!odd) next_normals(random, &eps[0], &eps[1]);
-        vf z = load(mean + o) + load(dev + o) * eps[odd];
-        store(noise + o, eps[odd]);
-        store(a + o, activation == RELU ? most(z, all(0.0f)) : 1.0f / (1.0f + exponential(-z)));
-    }
+/* First layer of sign units: probabilities and slopes once per input, then T draws. */
+static void first_signs(engine *e, group *p, int inputs, stream *random) {
+    layer *y = &e->layers[0];
+    stream r = *random;
+    int T = e->samples;
+    for (int i = 0; i < inputs; i++)
+        for (int o = 0; o < y->op; o += LANES) {
+            size_t at = (size_t)i * y->op + o;
+            vf u = load(p->mean + at) * inverse(load(p->dev + at));
+            normal n = normal_at(u);
+            where positive = below(all(0.0f), u);
+            vf usual = n.density * inverse(1.0f - n.tail), rare = n.density * inverse(n.tail);
+            if (scored(e, 0)) {
+                store(p->plus + at, choose(positive, usual, rare));
+                store(p->minus + at, -choose(positive, rare, usual));
+            } else store(p->plus + at, 2.0f * n.density);
+            vi threshold = rare_threshold(n.tail);
+            uint16_t *units = p->units + (size_t)(o / LANES) * p->rows + i * T;
+            for (int t = 0; t < T; t++)
+                units[t] = bits(either(less((vi)next_words(&r), threshold), positive));
+        }
+    *random = r;
 }
 
-/* One row of sign units: a = ±1 with P(1) = Φ(u); full 32-bit compares. */
-static void sign_row(int straight, int op, const float *mean, const float *dev, stream *random,
-                     float *a, float *us, float *slope) {
-    for (int o = 0; o < op; o += LANES) {
-        vf u = load(mean + o) / load(dev + o);
-        normal n = normal_at(u);
-        /* Φ·2³² as a word: through a signed one, since that is what converts. */
-        vf centred = least(n.upper * 4294967296.0f - 2147483648.0f, all(2147483520.0f));
-        vu threshold = (vu)__builtin_convertvector(centred, vi) + 0x80000000u;
-        vi up = next_words(random) < threshold;
-        store(us + o, u);
-        store(a + o, choose(up, all(1.0f), all(-1.0f)));
-        store(slope + o, straight ? 2.0f * n.density : choose(up, n.plus, n.minus));
+/* The first layer's bits turned, from those of units to those of rows. */
+static void turn_bits(engine *e, group *p) {
+    layer *y = &e->layers[0];
+    trace *h = &p->hidden[0];
+    int blocks = p->rows / LANES;
+    memset(h->index, 0, (size_t)unit_groups(y->out) * blocks * sizeof(vi));
+    for (int b = 0; b < blocks; b++)
+        for (int j = 0; j < y->out; j++) {
+            const uint16_t *units = p->units + (size_t)(j / LANES) * p->rows + b * LANES;
+            vi row = __builtin_convertvector(*(const half *)units, vi);
+            where up = less((vi){0}, row & (1 << j % LANES));
+            h->rows[(size_t)b * y->op + j] = bits(up);
+            h->index[(size_t)(j / UNITS) * blocks + b] |= keep(up, 1 << j % UNITS);
+        }
+}
+
+/* Σ_k a_k² of every row, into p->total. */
+static void square_norms(group *p, const float *a, int units, int rows) {
+    for (int r = 0; r < rows; r += LANES) {
+        vf total = all(0.0f);
+        for (int k = 0; k < units; k++) {
+            vf x = load(a + (size_t)k * rows + r);
+            total += x * x;
+        }
+        store(p->total + r, total);
     }
 }
 
@@ -51,74 +81,116 @@ static void squares(const float *a, float *out, size_t count) {
     for (size_t i = 0; i < count; i += LANES) store(out + i, load(a + i) * load(a + i));
 }
 
-/* Mean and deviation of layer l's pre-activations, all rows, into p->dm and the trace. */
-static void moments(engine *e, group *p, int l, int rows) {
+/* Layer l > 0 of relu or sigmoid units. */
+static void pathwise_layer(engine *e, group *p, int l, stream *random) {
     layer *y = &e->layers[l];
-    float *mean = p->dm, *dev = p->hidden[l].dev;
+    trace *h = &p->hidden[l];
     const float *below = p->hidden[l - 1].a;
-    int constant = e->activation == SIGN; /* squares of signs are one */
-    product(rows, y->op, y->in, below, y->ip, 1, y->wt, y->op, mean, y->op, 0);
-    if (!constant && e->learned) {
-        squares(below, p->a2, (size_t)rows * y->ip);
-        product(rows, y->op, y->in, p->a2, y->ip, 1, y->st, y->op, dev, y->op, 0);
-    }
-    for (int r = 0; r < rows; r++) {
-        float *m = mean + (size_t)r * y->op, *s = dev + (size_t)r * y->op;
-        vf norm = all(0.0f);
-        if (!constant && !e->learned)
-            for (int k = 0; k < y->ip; k += LANES) {
-                vf a = load(below + (size_t)r * y->ip + k);
-                norm += a * a;
-            }
-        vf unit = all(y->unit * (sum(norm) + 1));
-        for (int o = 0; o < y->op; o += LANES) {
-            vf variance = constant ? load(y->vs + o)
-                          : e->learned ? load(s + o) + load(y->sb + o) : unit;
-            store(s + o, root(variance));
-            store(m + o, load(m + o) + load(y->b + o));
+    int R = p->rows;
+    product(y->out, R, y->in, y->w, y->in, 1, below, R, h->a, R, 0);
+    if (e->learned) {
+        squares(below, p->spare, (size_t)y->in * R);
+        product(y->out, R, y->in, y->s, y->in, 1, p->spare, R, h->dev, R, 0);
+    } else {
+        square_norms(p, below, y->in, R);
+        for (int r = 0; r < R; r += LANES) {
+            vf variance = y->unit * (load(p->total + r) + 1.0f);
+            store(h->dev + r, variance * inverse_root(variance));
         }
+    }
+    fill_normals(random, h->noise, (size_t)y->out * R);
+    for (int j = 0; j < y->out; j++)
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)j * R + r;
+            vf dev = load(h->dev + (e->learned ? at : (size_t)r));
+            if (e->learned) {
+                vf variance = dev + y->sb[j];
+                store(h->dev + at, dev = variance * inverse_root(variance));
+            }
+            vf z = load(h->a + at) + y->b[j] + dev * load(h->noise + at);
+            store(h->a + at, activated(e->activation, z));
+        }
+    transpose(y->op, R, h->a, R, h->at, y->op);
+}
+
+/* Layer l > 0 of sign units. */
+static void sign_layer(engine *e, group *p, int l, stream *random) {
+    layer *y = &e->layers[l];
+    trace *h = &p->hidden[l];
+    int R = p->rows, blocks = R / LANES, groups = unit_groups(y->in), score = scored(e, l);
+    vf *u = (vf *)p->spare;
+    stream r = *random;
+    memset(h->index, 0, (size_t)unit_groups(y->out) * blocks * sizeof(vi));
+    for (int j = 0; j < y->out; j++) {
+        all_signed_sums(groups, y->tables + (size_t)j * groups * ENTRIES, p->hidden[l - 1].index,
+                        blocks, y->b[j] * y->inverse[j], u);
+        vi *index = h->index + (size_t)(j / UNITS) * blocks;
+        for (int b = 0; b < blocks; b++) {
+            sign_draw d = draw_sign(u[b], &r);
+            h->rows[(size_t)b * y->op + j] = bits(d.up);
+            index[b] |= keep(d.up, 1 << j % UNITS);
+            size_t at = (size_t)j * R + b * LANES;
+            store(h->slope + at, score ? d.score : 2.0f * d.density);
+            if (h->u) store(h->u + at, u[b]);
+        }
+    }
+    *random = r;
+}
+
+/* The aggregated head on relu or sigmoid units, R blocks of rows: u = mean/deviation. */
+INLINE void head_tile(const int R, engine *e, group *p, int from) {
+    layer *y = &e->layers[e->depth];
+    const float *a = p->hidden[e->depth - 1].a + from;
+    vf mean[MOST], variance[MOST];
+#pragma GCC unroll 8
+    for (int b = 0; b < R; b++) mean[b] = all(y->b[0]), variance[b] = all(0.0f);
+    for (int k = 0; k < y->in; k++, a += p->rows)
+#pragma GCC unroll 8
+        for (int b = 0; b < R; b++) {
+            vf x = load(a + b * LANES);
+            mean[b] += y->w[k] * x;
+            variance[b] += (e->learned ? y->s[k] : y->unit) * x * x;
+        }
+#pragma GCC unroll 8
+    for (int b = 0; b < R; b++) {
+        vf inverse = inverse_root(variance[b] + y->sb[0]);
+        store(p->head_inverse + from + b * LANES, inverse);
+        store(p->head_u + from + b * LANES, mean[b] * inverse);
     }
 }
 
-/* The aggregated head: output = erf(mean/√2·dev) for every row. */
-static void head(engine *e, group *p, int rows) {
+/* The aggregated head, output = erf(u/√2) for every row. */
+static void head(engine *e, group *p) {
     layer *y = &e->layers[e->depth];
-    const float *a = p->hidden[e->depth - 1].a;
-    for (int r = 0; r < rows; r++, a += y->ip) {
-        vf mean = all(0.0f), variance = all(0.0f);
-        for (int k = 0; k < y->ip; k += LANES) {
-            vf x = load(a + k);
-            mean += x * load(y->w + k);
-            variance += x * x * load(y->s + k);
+    int blocks = p->rows / LANES;
+    if (e->activation == SIGN) {
+        all_signed_sums(unit_groups(y->in), y->tables, p->hidden[e->depth - 1].index, blocks,
+                        y->b[0] * y->inverse[0], (vf *)p->head_u);
+        for (int r = 0; r < p->rows; r += LANES) store(p->head_inverse + r, all(y->inverse[0]));
+    } else
+        for (int b = 0, R; b < blocks; b += R) {
+            R = part_of(blocks, b);
+#define CALL(N) head_tile(N, e, p, b * LANES)
+            WITH_CONSTANT(R, CALL)
+#undef CALL
         }
-        float dev = sqrtf(sum(variance) + y->sb[0]), u = (sum(mean) + y->b[0]) / dev;
-        p->odev[r] = dev;
-        p->ou[r] = u;
-        p->output[r] = erff(u * 0.70710678f);
-    }
+    for (int r = 0; r < p->rows; r += LANES)
+        store(p->output + r, error_function(load(p->head_u + r)));
 }
 
 static void forward(engine *e, group *p, const float *x, const int64_t *index, int inputs,
                     stream *random) {
-    int T = e->samples, rows = inputs * T;
+    p->rows = (inputs * e->samples + LANES - 1) / LANES * LANES;
     first_moments(e, p, x, index, inputs);
-    for (int l = 0; l < e->depth; l++) {
-        layer *y = &e->layers[l];
-        trace *h = &p->hidden[l];
-        if (l > 0) moments(e, p, l, rows);
-        for (int r = 0; r < rows; r++) {
-            size_t at = (size_t)r * y->op, from = l > 0 ? at : (size_t)(r / T) * y->op;
-            const float *mean = (l > 0 ? p->dm : p->mean) + from;
-            const float *dev = (l > 0 ? h->dev : p->dev) + from;
-            if (e->activation == SIGN)
-                sign_row(!scored(e, l), y->op, mean, dev, random, h->a + at, h->aux + at,
-                         h->slope + at);
-            else
-                pathwise_row(e->activation, y->op, mean, dev, random, h->a + at, h->aux + at);
-            memset(h->a + at + y->out, 0, (y->op - y->out) * sizeof(float));
-        }
+    if (e->activation == SIGN) {
+        first_signs(e, p, inputs, random);
+        turn_bits(e, p);
+        for (int l = 1; l < e->depth; l++) sign_layer(e, p, l, random);
+    } else {
+        first_pathwise(e, p, inputs, random);
+        for (int l = 1; l < e->depth; l++) pathwise_layer(e, p, l, random);
     }
-    head(e, p, rows);
+    head(e, p);
 }
 
 #endif

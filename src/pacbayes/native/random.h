@@ -45,7 +45,8 @@ static inline vu next_words(stream *r) {
 static inline void next_normals(stream *r, vf *a, vf *b) {
     vu one = next_words(r), two = next_words(r);
     vf u = (__builtin_convertvector((vi)(one >> 1), vf) + 0.5f) * 4.656612873e-10f; /* (0, 1] */
-    vf radius = root(most(-2.0f * logarithm(least(u, all(1.0f))), all(0.0f)));
+    vf square = -2.0f * logarithm(least(u, all(1.0f)));
+    vf radius = square * inverse_root(most(square, all(1e-30f)));
     /* Two bits of the angle choose the quadrant, the rest an angle within ±π/4. */
     vf x = __builtin_convertvector((vi)(two << 2) >> 8, vf) * 9.3622396e-8f; /* 2⁻²³·π/4 */
     vf z = x * x;
@@ -55,10 +56,40 @@ static inline void next_normals(stream *r, vf *a, vf *b) {
     vf cosine = 2.443315711809948e-5f * z - 1.388731625493765e-3f;
     cosine = cosine * z + 4.166664568298827e-2f;
     cosine = cosine * (z * z) + (1.0f - 0.5f * z);
-    vi swap = (vi)two >> 31;
-    vi sign = (vi)(two << 1) & (int32_t)0x80000000;
-    *a = radius * (vf)((vi)choose(swap, sine, cosine) ^ sign);
-    *b = radius * (vf)((vi)choose(swap, cosine, sine) ^ sign);
+    where swap = less((vi)two, (vi){0});
+    vf signed_radius = (vf)((vi)radius ^ ((vi)(two << 1) & INT32_MIN));
+    *a = signed_radius * choose(swap, sine, cosine);
+    *b = signed_radius * choose(swap, cosine, sine);
+}
+
+/* Standard normals; count is a multiple of LANES and out has room for an even number of those. */
+static void fill_normals(stream *random, float *out, size_t count) {
+    stream r = *random;
+    for (size_t i = 0; i < count; i += 2 * LANES) {
+        vf a, b;
+        next_normals(&r, &a, &b);
+        store(out + i, a);
+        store(out + i + LANES, b);
+    }
+    *random = r;
+}
+
+/* a = ±1 with P(a = 1) = Φ(u). The rarer side is drawn by comparing all 32 bits of a word with
+ * its probability, so that a small one keeps its precision. */
+typedef struct {
+    where up;    /* a = 1 */
+    vf density;  /* φ(u) */
+    vf score;    /* d log P(a) / du = a·φ(u)/Φ(a·u) */
+} sign_draw;
+
+static inline vi rare_threshold(vf tail) { return integers(tail * 4294967296.0f) ^ INT32_MIN; }
+
+static inline sign_draw draw_sign(vf u, stream *r) {
+    normal n = normal_at(u);
+    where rare = less((vi)next_words(r), rare_threshold(n.tail));
+    where up = either(rare, below(all(0.0f), u));
+    vf score = n.density * inverse(choose(rare, n.tail, 1.0f - n.tail));
+    return (sign_draw){up, n.density, (vf)((vi)score ^ (INT32_MIN ^ keep(up, INT32_MIN)))};
 }
 
 #endif
