@@ -1,5 +1,6 @@
 """The native engine against the torch path and against exact enumeration."""
 
+import copy
 import itertools
 import subprocess
 import sys
@@ -172,7 +173,7 @@ def test_strided_and_double_inputs_are_read_right_and_wrong_ones_refused():
     assert not strided.is_contiguous()
     assert native.loss(strided, y.double(), index.int(), 1, 1) == expected
     for bad in (index + 1, index - 1):
-        with pytest.raises(ValueError, match="do not fit"):
+        with pytest.raises(ValueError, match="does not fit"):
             native.loss(x, y, bad, 1, 1)
     with pytest.raises(ValueError, match="do not fit"):
         native.loss(x[:, :4], y, index, 1, 1)
@@ -189,15 +190,31 @@ def test_seed_step_and_repetition():
     assert native.loss_and_grad(x, y, index, 1, 1) == first
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("learned_scale", [False, True])
-def test_kl_gradient(learned_scale):
-    network = network_of("relu", learned_scale=learned_scale)
-    for p in network.parameters():
-        p.grad = torch.ones_like(p)
-    NativeEngine(network, 1).add_kl_grad(0.01)
-    found = gradients(network)
-    truth = torch.autograd.grad(1.0 * 0.01 * kl(network), list(network.parameters()))
-    assert torch.allclose(found, 1 + torch.cat([g.flatten() for g in truth]).double(), atol=1e-6)
+def test_a_step_of_adam_is_torchs_on_the_risk_plus_the_kl(learned_scale, threads):
+    torch.set_num_threads(threads)
+    network = network_of("relu", widths=(130, 4), d=70, learned_scale=learned_scale)
+    other = copy.deepcopy(network).double()
+    native = NativeEngine(network, 1)
+    fast = torch.optim.Adam(network.parameters(), lr=0.01)
+    slow = torch.optim.Adam(other.parameters(), lr=0.01)
+    for step in range(4):
+        generator = torch.Generator().manual_seed(step)
+        slow.zero_grad()
+        (0.3 * kl(other)).backward()
+        for p, q in zip(network.parameters(), other.parameters(), strict=True):
+            p.grad = torch.randn(p.shape, generator=generator) * 10.0 ** (1 - 3 * step)
+            q.grad += p.grad
+        slow.step()
+        native.adam_step(fast, 0.3)
+    torch.set_num_threads(1)
+    for p, q in zip(network.parameters(), other.parameters(), strict=True):
+        assert (p - q).abs().max() < 1e-6
+        for name in ("step", "exp_avg", "exp_avg_sq"):
+            assert torch.allclose(
+                fast.state[p][name].double(), slow.state[q][name].double(), rtol=2e-6, atol=2e-6
+            )
 
 
 def test_a_probability_is_met_to_the_last_bit_it_can_be(z_scores):

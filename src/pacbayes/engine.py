@@ -66,8 +66,18 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     return None
 
 
+class _Tensor(ctypes.Structure):
+    """`tensor` of native/adam.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("value", "gradient", "m", "v")),
+        *((name, ctypes.c_void_p) for name in ("prior_mean", "prior_log_scale")),
+        ("count", ctypes.c_int64),
+    )
+
+
 class NativeEngine:
-    """A network's steps at T samples; holds scratch space, not parameters.
+    """A network's steps at T samples; holds scratch space, and the network's tensors by reference.
 
     Random numbers come from streams keyed by (seed, step, chunk) and partial sums are fixed, so
     results do not depend on the number of threads.
@@ -77,13 +87,17 @@ class NativeEngine:
         native, kind = library(), _kind(network)
         if native is None or kind is None or not isinstance(network.body, Dense):
             raise ValueError("the native engine cannot take this network")
-        self._native, self._network, self.samples = native, network, samples
+        self._native, self.samples = native, samples
         self._lock = threading.Lock()  # one step at a time uses the scratch space
         self._scored = kind[0] == _SIGN and network.baseline is leave_one_out
         layers = [*network.body.layers, network.layer]
         self._inputs = layers[0].weight.mean.shape[1]
         widths = [self._inputs, *(y.bias.mean.shape[0] for y in layers)]
         gaussians = _gaussians(network)
+        self._parameters = _parameters(network)
+        self._trained = [(g.mean, g.prior_mean, g.prior_log_scale) for g in gaussians] + [
+            (g.log_scale, None, g.prior_log_scale) for g in gaussians if g.learned_scale
+        ]
         self._handle = native.pb_open(
             len(layers) - 1,
             (ctypes.c_int32 * len(widths))(*widths),
@@ -103,21 +117,37 @@ class NativeEngine:
         """The same, with the gradient of its mean left in every parameter's `grad`."""
         if self._scored and self.samples < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
-        parameters = _parameters(self._network)
-        for p in parameters:
+        for p in self._parameters:
             if p.requires_grad and p.grad is None:
                 p.grad = torch.zeros_like(p)
-        return self._run(x, y, index, seed, step, _pointers([p.grad for p in parameters]))
+        gradients = _pointers([p.grad for p in self._parameters])
+        return self._run(x, y, index, seed, step, gradients)
 
-    def add_kl_grad(self, coefficient: float) -> None:
-        """Add the gradient of coefficient·KL(Q|P) to what `loss_and_grad` left."""
-        for g in _gaussians(self._network):
-            self._native.pb_add_kl_grad(
-                *(t.data_ptr() for t in (g.mean, g.log_scale, g.prior_mean, g.prior_log_scale)),
-                g.mean.numel(),
+    def adam_step(self, optimiser: torch.optim.Adam, coefficient: float) -> None:
+        """A step on the risk, whose gradient `loss_and_grad` left, plus coefficient·KL(Q|P).
+
+        The optimiser's own slots are used, so that it can be saved and taken up by torch.
+        """
+        group, tensors = optimiser.param_groups[0], []
+        for p, prior_mean, prior_log_scale in self._trained:
+            slot = optimiser.state[p]
+            if not slot:
+                slot["step"] = torch.zeros(())
+                slot["exp_avg"], slot["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+            slot["step"] += 1
+            used = (p, p.grad, slot["exp_avg"], slot["exp_avg_sq"], prior_mean, prior_log_scale)
+            tensors.append(_Tensor(*map(_address, used), p.numel()))
+        with self._lock:
+            self._native.pb_adam(
+                self._handle,
+                (_Tensor * len(tensors))(*tensors),
+                len(tensors),
                 coefficient,
-                _address(g.mean.grad),
-                _address(g.log_scale.grad),
+                group["lr"],
+                *group["betas"],
+                group["eps"],
+                int(slot["step"].item()),
+                torch.get_num_threads(),
             )
 
     def _run(
@@ -129,24 +159,29 @@ class NativeEngine:
         step: int,
         gradients: ctypes.Array[ctypes.c_void_p] | None,
     ) -> float:
-        if x.shape != (len(y), self._inputs) or index.min() < 0 or index.max() >= len(x):
-            raise ValueError(f"examples {tuple(x.shape)} do not fit {self._inputs} inputs or index")
+        if x.shape != (len(y), self._inputs):
+            raise ValueError(f"examples {tuple(x.shape)} do not fit {self._inputs} inputs")
         # Names keep what a pointer points to alive until the call is over.
         features, labels = x.float().contiguous(), y.float().contiguous()
-        chosen, parameters = index.long().contiguous(), _parameters(self._network)
+        chosen = index.long().contiguous()
         with self._lock:
             loss: float = self._native.pb_run(
                 self._handle,
-                _pointers(parameters),
+                _pointers(self._parameters),
                 gradients,
                 features.data_ptr(),
                 labels.data_ptr(),
+                len(features),
                 chosen.data_ptr(),
                 len(chosen),
                 seed,
                 step,
                 torch.get_num_threads(),
             )
+        if loss == -1:
+            raise MemoryError(f"no memory for a step of {len(chosen)} examples")
+        if loss == -2:
+            raise ValueError(f"an index does not fit {len(features)} examples")
         return loss
 
 
@@ -197,23 +232,22 @@ def _address(tensor: Tensor | None) -> int | None:
 
 
 def _declared(native: ctypes.CDLL) -> ctypes.CDLL:
-    pointer, number, word = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    word, long = ctypes.c_uint64, ctypes.c_int64
     native.pb_open.argtypes = [number, pointer, number, number, number, number]
     native.pb_open.restype = pointer
     native.pb_close.argtypes = [pointer]
     native.pb_close.restype = None
-    native.pb_run.argtypes = [*[pointer] * 6, number, word, word, number]
+    native.pb_run.argtypes = [*[pointer] * 5, long, pointer, number, word, word, number]
     native.pb_run.restype = ctypes.c_double
-    native.pb_add_kl_grad.argtypes = [
-        *[pointer] * 4,
-        ctypes.c_int64,
-        ctypes.c_float,
-        pointer,
-        pointer,
+    native.pb_adam.argtypes = [
+        *(pointer, pointer, number, ctypes.c_float),
+        *[ctypes.c_double] * 4,
+        *(long, number),
     ]
-    native.pb_add_kl_grad.restype = None
+    native.pb_adam.restype = None
     for name in ("pb_normals", "pb_words"):
         function = getattr(native, name)
-        function.argtypes = [word, word, word, pointer, ctypes.c_int64]
+        function.argtypes = [word, word, word, pointer, long]
         function.restype = None
     return native

@@ -137,15 +137,14 @@ class Trainer:
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
         lam = self.log_lambda.exp().item()
+        self.optimiser.param_groups[0]["lr"] = rate
         if self.native is not None:
             self.native.loss_and_grad(self.x, self.y, index, self.seed, step)
-            self.native.add_kl_grad(weight / lam)
-        else:
-            risk = self._risk(self.x[index], self.y[index])
-            self.optimiser.zero_grad()
-            fix_lambda(risk, weight * kl(self.network), lam).backward()
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            self.native.adam_step(self.optimiser, weight / lam)
+            return
+        risk = self._risk(self.x[index], self.y[index])
+        self.optimiser.zero_grad()
+        fix_lambda(risk, weight * kl(self.network), lam).backward()
         self.optimiser.step()
 
     def _risk(self, x: Tensor, y: Tensor) -> Tensor:

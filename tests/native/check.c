@@ -29,9 +29,9 @@ int main(void) {
                         engine *e = pb_open(depth, shapes[s], act, est, learned, samples[t]);
                         for (int count = 1; count <= n; count += 4) {
                             double loss = pb_run(e, (const float *const *)parameters, gradients, x, y,
-                                                 index, count, 1, 2, 1 + t % 3);
+                                                 n, index, count, 1, 2, 1 + t % 3);
                             if (!(loss >= 0 && loss <= count)) return 1;
-                            pb_run(e, (const float *const *)parameters, NULL, x, y, index, count, 1, 2, 2);
+                            pb_run(e, (const float *const *)parameters, NULL, x, y, n, index, count, 1, 2, 2);
                         }
                         pb_close(e);
                         for (int k = 0; k < 4 * (depth + 1); k++) free(parameters[k]), free(gradients[k]);

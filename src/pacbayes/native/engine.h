@@ -50,6 +50,7 @@ typedef struct {
     float *dm, *dv, *da, *spare;         /* (widest, rows) */
     float *weight, *output, *head_u, *head_inverse, *total; /* (rows) */
     vi *gradient_index;
+    int *at, *ends, ranges; /* the first layer's entries that are not zero */
     float **gw, **gs, **gb, **gsb; /* by layer */
     int rows; /* of the chunk at hand, a multiple of LANES */
     double loss;
@@ -65,6 +66,16 @@ typedef struct {
     void **owned;
     int owned_count, failed; /* failed: memory ran out */
 } engine;
+
+/* What one step is given. */
+typedef struct {
+    engine *e;
+    float *const *gradients;
+    const float *x, *y;
+    const int64_t *index;
+    int count;
+    uint64_t seed, step;
+} job;
 
 /* Whether layer l's gradient is a score times a weight, rather than a path. */
 static inline int scored(const engine *e, int l) {

@@ -8,59 +8,82 @@
 #define SEGMENT 256  /* examples whose pixels are gathered at a time for the gradient */
 #define FIRST_ROWS (2 * TILE_ROWS)
 
-/* LANES entries of a row of d from k on; beyond its end there are zeros. */
-static inline vf entries(const float *row, int k, int d) {
-    if (k + LANES <= d) return load(row + k);
-    float rest[LANES] = {0};
-    memcpy(rest, row + k, (d - k) * sizeof(float));
-    return load(rest);
+/* Write k + the positions of the bits of m; returns how many. Room for LANES is used. */
+static inline int pack(uint32_t m, int k, int *out) {
+#ifdef __AVX512F__
+    vi lane;
+    for (int i = 0; i < LANES; i++) lane[i] = i;
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi32((__mmask16)m, (__m512i)(lane + k)));
+#else
+    for (int i = 0, n = 0; i < LANES; n += m >> i & 1, i++) out[n] = k + i;
+#endif
+    return __builtin_popcount(m);
 }
+
+/* LANES entries of a row of d from k on, read and written; beyond its end there are zeros. */
+static inline vf entries(const float *row, int k, int d) { return some(row + k, d - k); }
+static inline void put(float *row, int k, int d, vf x) { store_some(row + k, d - k, x); }
 
 static inline uint32_t nonzero(vf x) { return bits(below(all(0.0f), magnitude(x))); }
 
-/* out[0:V] += Σ_k x_k·B[k], or x_k²·B[k], over the entries from `from` to `to` that are not zero. */
-INLINE void sparse_tile(const int V, const float *x, int squared, int from, int to, int d,
+/* The entries of a chunk's inputs that are not zero, range by range of the weights that stay in
+ * cache: `ends` has, for input i and range g, how many entries of i come up to the end of g. */
+static void find_entries(const layer *y, const float *x, const int64_t *index, int inputs,
+                         group *p) {
+    for (int i = 0; i < inputs; i++) {
+        const float *row = x + index[i] * y->in;
+        int *at = p->at + (size_t)i * (y->ip + LANES), found = 0;
+        for (int k = 0; k < y->in; k += LANES) {
+            found += pack(nonzero(entries(row, k, y->in)), k, at + found);
+            p->ends[i * p->ranges + k / RANGE] = found;
+        }
+    }
+}
+
+/* out[0:V] += Σ_n x_n·B[n], or x_n²·B[n], over `count` listed entries. */
+INLINE void sparse_tile(const int V, const float *x, int squared, const int *at, int count,
                         const float *B, long ldb, float *out) {
     vf c[MOST];
 #pragma GCC unroll 8
     for (int v = 0; v < V; v++) c[v] = load(out + v * LANES);
-    for (int k = from; k < to; k += LANES)
-        for (uint32_t left = nonzero(entries(x, k, d)); left; left &= left - 1) {
-            int at = k + __builtin_ctz(left);
-            float value = squared ? x[at] * x[at] : x[at];
-            const float *row = B + at * ldb;
+    for (int n = 0; n < count; n++) {
+        float value = squared ? x[at[n]] * x[at[n]] : x[at[n]];
+        const float *row = B + at[n] * ldb;
 #pragma GCC unroll 8
-            for (int v = 0; v < V; v++) c[v] += value * load(row + v * LANES);
-        }
+        for (int v = 0; v < V; v++) c[v] += value * load(row + v * LANES);
+    }
 #pragma GCC unroll 8
     for (int v = 0; v < V; v++) store(out + v * LANES, c[v]);
 }
 
 /* out[i] = start + Σ_k x_ik·B[k] for the chunk's inputs. */
-static void sparse_product(const layer *y, const float *x, const int64_t *index, int inputs,
-                           int squared, const float *B, const float *start, int length, float *out) {
+static void sparse_product(const layer *y, const group *p, const float *x, const int64_t *index,
+                           int inputs, int squared, const float *B, const float *start, int length,
+                           float *out) {
     for (int i = 0; i < inputs; i++) {
         memset(out + (size_t)i * y->op, 0, y->op * sizeof(float));
         memcpy(out + (size_t)i * y->op, start, length * sizeof(float));
     }
-    for (int from = 0; from < y->in; from += RANGE) {
-        int to = from + RANGE < y->in ? from + RANGE : y->in;
-        for (int i = 0; i < inputs; i++)
+    for (int g = 0; g < p->ranges; g++)
+        for (int i = 0; i < inputs; i++) {
+            const int *ends = p->ends + i * p->ranges, from = g ? ends[g - 1] : 0;
+            const int *at = p->at + (size_t)i * (y->ip + LANES) + from;
             for (int v = 0, V; v < y->op / LANES; v += V) {
                 V = part_of(y->op / LANES, v);
                 float *row = out + (size_t)i * y->op + v * LANES;
 #define CALL(N)                                                                              \
-    sparse_tile(N, x + index[i] * y->in, squared, from, to, y->in, B + v * LANES, y->op, row)
+    sparse_tile(N, x + index[i] * y->in, squared, at, ends[g] - from, B + v * LANES, y->op, row)
                 WITH_CONSTANT(V, CALL)
 #undef CALL
             }
-    }
+        }
 }
 
 static void first_moments(engine *e, group *p, const float *x, const int64_t *index, int inputs) {
     layer *y = &e->layers[0];
-    sparse_product(y, x, index, inputs, 0, y->wt, y->b, y->out, p->mean);
-    if (e->learned) sparse_product(y, x, index, inputs, 1, y->st, y->sb, y->op, p->dev);
+    find_entries(y, x, index, inputs, p);
+    sparse_product(y, p, x, index, inputs, 0, y->wt, y->b, y->out, p->mean);
+    if (e->learned) sparse_product(y, p, x, index, inputs, 1, y->st, y->sb, y->op, p->dev);
     for (int i = 0; i < inputs; i++) {
         const float *row = x + index[i] * y->in;
         float *dev = p->dev + (size_t)i * y->op;
@@ -86,6 +109,7 @@ INLINE void first_tile(const int R, int count, const vf *pixels, const int *posi
     for (int r = 0; r < R; r++) c[r] = G[r];
     for (int n = 0; n < count; n++) {
         const float *row = d + position[n] * ldd;
+        __asm__("" : "+r"(row)); /* or the compiler keeps 24 addresses where one will do */
 #pragma GCC unroll 24
         for (int r = 0; r < R; r++) c[r] += row[r] * pixels[n];
     }

@@ -21,6 +21,17 @@ typedef float vf_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may
 
 static inline vf load(const float *p) { return *(const vf_anywhere *)p; }
 static inline void store(float *p, vf x) { *(vf_anywhere *)p = x; }
+/* The first n ≤ LANES floats; the other lanes are zero, and left alone when stored. */
+static inline vf some(const float *p, size_t n) {
+    if (n >= LANES) return load(p);
+    vf x = {0};
+    memcpy(&x, p, n * sizeof(float));
+    return x;
+}
+static inline void store_some(float *p, size_t n, vf x) {
+    if (n >= LANES) store(p, x);
+    else memcpy(p, &x, n * sizeof(float));
+}
 static inline vf all(float x) { return x - (vf){0}; }
 
 /* Where a comparison held: a register of bits on AVX-512, a vector on AVX2. */
