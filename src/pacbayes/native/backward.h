@@ -32,7 +32,7 @@ static void head_backward(engine *e, group *p) {
     head_moments_backward(e, p);
     if (signs) {
         gradient_index(R / LANES, y->ip, h->rows, p->gradient_index);
-        signed_gradient(1, R / LANES, y->ip, p->dm, p->gradient_index, p->gw[e->depth]);
+        signed_gradient(1, R, y->ip, p->dm, p->gradient_index, p->gw[e->depth]);
         if (scored(e, e->depth - 1)) return;
     }
     for (int k = 0; k < y->in; k++) {
@@ -99,17 +99,17 @@ static inline vf slope_of(int activation, vf a, vf da) {
 static void pathwise_moments_backward(engine *e, group *p, int l) {
     layer *y = &e->layers[l];
     trace *h = &p->hidden[l];
-    int R = p->rows;
+    int R = p->rows, learned = e->learned, activation = e->activation;
     memset(p->total, 0, R * sizeof(float));
     for (int j = 0; j < y->out; j++) {
         vf gb = all(0.0f), gsb = all(0.0f);
         for (int r = 0; r < R; r += LANES) {
             size_t at = (size_t)j * R + r;
-            vf dz = slope_of(e->activation, load(h->a + at), load(p->da + at));
+            vf dz = slope_of(activation, load(h->a + at), load(p->da + at));
             vf moved = dz * load(h->noise + at);
             store(p->dm + at, dz);
             gb += dz;
-            if (!e->learned) {
+            if (!learned) {
                 store(p->total + r, load(p->total + r) + moved);
                 continue;
             }
@@ -126,9 +126,9 @@ static void pathwise_moments_backward(engine *e, group *p, int l) {
 static void path_below(engine *e, group *p, int l) {
     layer *y = &e->layers[l];
     trace *h = &p->hidden[l], *from = &p->hidden[l - 1];
-    int R = p->rows, signs = e->activation == SIGN;
+    int R = p->rows, signs = e->activation == SIGN, learned = e->learned;
     product(y->in, R, y->out, y->w, 1, y->in, p->dm, R, p->da, R, 0);
-    if (e->learned) product(y->in, R, y->out, y->s, 1, y->in, p->dv, R, p->spare, R, 0);
+    if (learned) product(y->in, R, y->out, y->s, 1, y->in, p->dv, R, p->spare, R, 0);
     else /* twice the unit variance times Σ_j dv_j */
         for (int r = 0; r < R; r += LANES) {
             vf total = all(0.0f);
@@ -141,7 +141,7 @@ static void path_below(engine *e, group *p, int l) {
         for (int r = 0; r < R; r += LANES) {
             size_t at = (size_t)k * R + r;
             vf a = signs ? sign_of(from, y->ip, r / LANES, k) : load(from->a + at);
-            vf spread = e->learned ? 2.0f * load(p->spare + at) : load(p->total + r);
+            vf spread = learned ? 2.0f * load(p->spare + at) : load(p->total + r);
             store(p->da + at, load(p->da + at) + a * spread);
         }
 }
@@ -154,7 +154,7 @@ static void layer_backward(engine *e, group *p, int l) {
     if (e->activation == SIGN) {
         sign_moments_backward(e, p, l);
         gradient_index(R / LANES, y->ip, from->rows, p->gradient_index);
-        signed_gradient(y->out, R / LANES, y->ip, p->dm, p->gradient_index, p->gw[l]);
+        signed_gradient(y->out, R, y->ip, p->dm, p->gradient_index, p->gw[l]);
         if (e->estimator == STRAIGHT_THROUGH) path_below(e, p, l);
         return;
     }
@@ -189,19 +189,20 @@ static void first_scores(engine *e, group *p, int i, float *d, float *dv) {
 static void first_path(engine *e, group *p, int i, float *d, float *dv) {
     layer *y = &e->layers[0];
     trace *h = &p->hidden[0];
-    for (int o = 0; o < y->op; o += LANES) {
-        size_t at = (size_t)i * y->op + o;
+    int T = e->samples, activation = e->activation, op = y->op;
+    for (int o = 0; o < op; o += LANES) {
+        size_t at = (size_t)i * op + o;
         vf m = all(0.0f), moved = all(0.0f), inv = inverse(load(p->dev + at));
-        for (int t = 0; t < e->samples; t++) {
-            size_t row = ((size_t)i * e->samples + t) * y->op + o;
+        for (int t = 0; t < T; t++) {
+            size_t row = ((size_t)i * T + t) * op + o;
             vf da = load(p->spare + row);
-            if (e->activation != SIGN) {
-                da = slope_of(e->activation, load(h->at + row), da);
+            if (activation != SIGN) {
+                da = slope_of(activation, load(h->at + row), da);
                 moved += da * load(h->noise + row);
             }
             m += da;
         }
-        if (e->activation == SIGN) {
+        if (activation == SIGN) {
             m = m * load(p->plus + at) * inv;
             moved = -m * load(p->mean + at) * inv;
         }

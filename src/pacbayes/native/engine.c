@@ -8,6 +8,11 @@
 #include "space.h"
 #include "weights.h"
 
+static void free_room(engine *e) {
+    free(e->d1), free(e->dv1), free(e->masks);
+    e->d1 = e->dv1 = NULL, e->masks = NULL, e->room = 0;
+}
+
 void pb_close(engine *e) {
     if (!e) return;
     close_pool(&e->threads);
@@ -16,8 +21,7 @@ void pb_close(engine *e) {
         free(e->groups[g].hidden);
         free(e->groups[g].gw);
     }
-    free(e->d1);
-    free(e->dv1);
+    free_room(e);
     free(e->owned);
     free(e->layers);
     free(e);
@@ -53,7 +57,7 @@ static void chunk(job *j, group *p, int c) {
     int T = e->samples, start = c * e->inputs;
     int inputs = j->count - start < e->inputs ? j->count - start : e->inputs;
     stream random = open_stream(j->seed, j->step, c);
-    forward(e, p, j->x, j->index + start, inputs, &random);
+    forward(e, p, j->x, j->index, start, inputs, &random);
     float scale = -0.5f / ((float)j->count * T);
     memset(p->weight, 0, p->rows * sizeof(float)); /* rows that only fill a vector count nothing */
     for (int i = 0; i < inputs; i++) {
@@ -84,14 +88,24 @@ static void group_task(void *argument, int n) {
     for (int c = (int)((int64_t)chunks * n / GROUPS); c < last; c++) chunk(j, p, c);
 }
 
+/* Room for a step's gradient in the first layer, none for an evaluation. */
 static int make_room(engine *e, int64_t count) {
-    if (count <= e->room) return 1;
-    size_t size = (size_t)count * e->layers[0].op * sizeof(float);
-    free(e->d1);
-    free(e->dv1);
-    e->d1 = malloc(size), e->dv1 = malloc(e->learned ? size : 1);
-    e->room = e->d1 && e->dv1 ? count : 0;
-    return e->room > 0;
+    int64_t room = (count + SEGMENT - 1) / SEGMENT * SEGMENT;
+    size_t blocks = (e->layers[0].in + LANES - 1) / LANES;
+    if (room != e->room) {
+        size_t size = (size_t)room * e->layers[0].op * sizeof(float);
+        free_room(e);
+        e->d1 = malloc(size), e->dv1 = malloc(e->learned ? size : 1);
+        e->masks = malloc(blocks * room * sizeof(uint16_t));
+        e->room = room;
+    }
+    if (!e->d1 || !e->dv1 || !e->masks) {
+        free_room(e);
+        return 0;
+    }
+    for (size_t b = 0; b < blocks; b++) /* beyond the last example there is nothing */
+        memset(e->masks + b * room + count, 0, (room - count) * sizeof(uint16_t));
+    return 1;
 }
 
 /* Sum of the linear losses of the examples index[0:count] of n; −1 where memory ran out, −2 for an
@@ -103,7 +117,8 @@ double pb_run(engine *e, const float *const *parameters, float *const *gradients
               uint64_t step, int threads) {
     for (int i = 0; i < count; i++)
         if (index[i] < 0 || index[i] >= n) return -2;
-    if (gradients && !make_room(e, count)) return -1;
+    if (!gradients) free_room(e);
+    else if (!make_room(e, count)) return -1;
     job j = {e, gradients, x, y, index, count, seed, step};
     take_parameters(e, parameters);
     run_tasks(&e->threads, threads, first_tasks(e) + e->depth, load_task, &j);

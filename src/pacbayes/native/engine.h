@@ -38,7 +38,7 @@ typedef struct {
     float *u;       /* sign above the first layer: mean/deviation (op, rows) */
     float *slope;   /* the same: the score, or the derivative of the expectation */
     uint16_t *rows; /* sign: bits of the rows of a block, (blocks, op) */
-    vi *index;      /* sign: bits of UNITS units, (groups, blocks) */
+    vi *index;      /* sign: bits of BITS units, (groups, blocks) */
 } trace;
 
 /* Scratch and partial gradients of one group of chunks. */
@@ -61,7 +61,8 @@ typedef struct {
     layer *layers;                                              /* depth + 1 */
     group groups[GROUPS];
     float *d1, *dv1; /* gradient in the first layer's moments, (examples, op) */
-    int64_t room;    /* examples there is room for in d1 */
+    uint16_t *masks; /* which of LANES pixels are not zero, (in / LANES, examples) */
+    int64_t room;    /* examples there is room for in these three, a multiple of SEGMENT */
     pool threads;
     void **owned;
     int owned_count, failed; /* failed: memory ran out */

@@ -4,9 +4,8 @@
 
 #include "engine.h"
 
-#define RANGE 64     /* inputs whose weights stay in cache while a chunk's examples pass */
-#define SEGMENT 256  /* examples whose pixels are gathered at a time for the gradient */
-#define FIRST_ROWS (2 * TILE_ROWS)
+#define RANGE 64   /* inputs whose weights stay in cache while a chunk's examples pass */
+#define SEGMENT 64 /* examples whose part of the gradient stays in cache while pixels pass */
 
 /* Write k + the positions of the bits of m; returns how many. Room for LANES is used. */
 static inline int pack(uint32_t m, int k, int *out) {
@@ -28,13 +27,16 @@ static inline uint32_t nonzero(vf x) { return bits(below(all(0.0f), magnitude(x)
 
 /* The entries of a chunk's inputs that are not zero, range by range of the weights that stay in
  * cache: `ends` has, for input i and range g, how many entries of i come up to the end of g. */
-static void find_entries(const layer *y, const float *x, const int64_t *index, int inputs,
-                         group *p) {
+static void find_entries(engine *e, group *p, const float *x, const int64_t *index, int start,
+                         int inputs) {
+    const layer *y = &e->layers[0];
     for (int i = 0; i < inputs; i++) {
         const float *row = x + index[i] * y->in;
         int *at = p->at + (size_t)i * (y->ip + LANES), found = 0;
         for (int k = 0; k < y->in; k += LANES) {
-            found += pack(nonzero(entries(row, k, y->in)), k, at + found);
+            uint32_t mask = nonzero(entries(row, k, y->in));
+            if (e->masks) e->masks[(size_t)(k / LANES) * e->room + start + i] = mask;
+            found += pack(mask, k, at + found);
             p->ends[i * p->ranges + k / RANGE] = found;
         }
     }
@@ -79,9 +81,11 @@ static void sparse_product(const layer *y, const group *p, const float *x, const
         }
 }
 
-static void first_moments(engine *e, group *p, const float *x, const int64_t *index, int inputs) {
+static void first_moments(engine *e, group *p, const float *x, const int64_t *index, int start,
+                          int inputs) {
     layer *y = &e->layers[0];
-    find_entries(y, x, index, inputs, p);
+    index += start;
+    find_entries(e, p, x, index, start, inputs);
     sparse_product(y, p, x, index, inputs, 0, y->wt, y->b, y->out, p->mean);
     if (e->learned) sparse_product(y, p, x, index, inputs, 1, y->st, y->sb, y->op, p->dev);
     for (int i = 0; i < inputs; i++) {
@@ -101,45 +105,53 @@ static void first_moments(engine *e, group *p, const float *x, const int64_t *in
     }
 }
 
-/* G[0:R] += Σ_n d[position_n, 0:R]·pixels_n. */
-INLINE void first_tile(const int R, int count, const vf *pixels, const int *position, const float *d,
-                       long ldd, vf *G) {
-    vf c[FIRST_ROWS];
-#pragma GCC unroll 24
-    for (int r = 0; r < R; r++) c[r] = G[r];
-    for (int n = 0; n < count; n++) {
-        const float *row = d + position[n] * ldd;
-        __asm__("" : "+r"(row)); /* or the compiler keeps 24 addresses where one will do */
-#pragma GCC unroll 24
-        for (int r = 0; r < R; r++) c[r] += row[r] * pixels[n];
+/* Of SEGMENT examples from `start` on, those whose pixel c of LANES is not zero. */
+static int examples_with(const uint16_t *masks, int start, int c, int *out) {
+    int found = 0;
+    for (int i = 0; i < SEGMENT; i += LANES) {
+        vi mask = __builtin_convertvector(*(const half *)(masks + start + i), vi);
+        found += pack(bits(less((vi){0}, mask & (1 << c))), start + i, out + found);
     }
-#pragma GCC unroll 24
-    for (int r = 0; r < R; r++) G[r] = c[r];
+    return found;
 }
 
-/* G[j] = Σ_i d[i, j]·x_i[k : k + LANES], or of x², over the examples where one of those pixels is
- * not zero; in segments, in their order, whatever the number of threads. */
-static void pixel_gradient(const layer *y, const float *x, const int64_t *index, int count, int k,
-                           int squared, const float *d, vf *G) {
-    vf pixels[SEGMENT];
-    int position[SEGMENT];
-    for (int j = 0; j < y->out; j++) G[j] = all(0.0f);
-    for (int start = 0; start < count; start += SEGMENT) {
-        int found = 0, end = start + SEGMENT < count ? start + SEGMENT : count;
-        for (int i = start; i < end; i++) {
-            vf v = entries(x + index[i] * y->in, k, y->in);
-            pixels[found] = squared ? v * v : v;
-            position[found] = i - start;
-            found += nonzero(v) != 0;
-        }
-        const float *from = d + (size_t)start * y->op;
-        int j = 0;
-        for (; j + FIRST_ROWS <= y->out; j += FIRST_ROWS)
-            first_tile(FIRST_ROWS, found, pixels, position, from + j, y->op, G + j);
-        for (; j + 4 <= y->out; j += 4)
-            first_tile(4, found, pixels, position, from + j, y->op, G + j);
-        for (; j < y->out; j++) first_tile(1, found, pixels, position, from + j, y->op, G + j);
+/* G[0:V] += Σ_n x_n·d[n, 0:V], or x_n²·d[n], x_n a pixel of example at[n]. */
+INLINE void pixel_tile(const int V, const float *x, long d_in, const int64_t *index, int squared,
+                       const int *at, int count, const float *d, long op, float *G) {
+    vf c[MOST];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) c[v] = load(G + v * LANES);
+    for (int n = 0; n < count; n++) {
+        float value = x[index[at[n]] * d_in];
+        const float *row = d + at[n] * op;
+        if (squared) value *= value;
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) c[v] += value * load(row + v * LANES);
     }
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v++) store(G + v * LANES, c[v]);
+}
+
+/* G[c] = Σ_i d[i]·x_i[k + c] for LANES pixels, or of x², (LANES, op): segment by segment of the
+ * examples, so that their d stay in cache, and in their order, whatever the number of threads. */
+static void pixel_gradient(engine *e, const float *x, const int64_t *index, int count, int k,
+                           int squared, float *G) {
+    const layer *y = &e->layers[0];
+    const float *d = squared ? e->dv1 : e->d1;
+    const uint16_t *masks = e->masks + (size_t)(k / LANES) * e->room;
+    memset(G, 0, (size_t)LANES * y->op * sizeof(float));
+    for (int start = 0; start < count; start += SEGMENT)
+        for (int c = 0; c < LANES && k + c < y->in; c++) {
+            int at[SEGMENT + LANES], found = examples_with(masks, start, c, at);
+            for (int v = 0, V; v < y->op / LANES; v += V) {
+                V = part_of(y->op / LANES, v);
+                float *row = G + (size_t)c * y->op + v * LANES;
+#define CALL(N)                                                                              \
+    pixel_tile(N, x + k + c, y->in, index, squared, at, found, d + v * LANES, y->op, row)
+                WITH_CONSTANT(V, CALL)
+#undef CALL
+            }
+        }
 }
 
 #endif

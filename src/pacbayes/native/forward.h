@@ -13,14 +13,15 @@ static inline vf activated(int activation, vf z) {
 static void first_pathwise(engine *e, group *p, int inputs, stream *random) {
     layer *y = &e->layers[0];
     trace *h = &p->hidden[0];
+    int activation = e->activation, T = e->samples, op = y->op;
     fill_normals(random, h->noise, (size_t)p->rows * y->op);
-    for (int r = 0; r < inputs * e->samples; r++) {
-        size_t from = (size_t)(r / e->samples) * y->op, to = (size_t)r * y->op;
-        for (int o = 0; o < y->op; o += LANES) {
+    for (int r = 0; r < inputs * T; r++) {
+        size_t from = (size_t)(r / T) * op, to = (size_t)r * op;
+        for (int o = 0; o < op; o += LANES) {
             vf z = load(p->mean + from + o) + load(p->dev + from + o) * load(h->noise + to + o);
-            store(h->at + to + o, activated(e->activation, z));
+            store(h->at + to + o, activated(activation, z));
         }
-        memset(h->at + to + y->out, 0, (y->op - y->out) * sizeof(float));
+        memset(h->at + to + y->out, 0, (op - y->out) * sizeof(float));
     }
     transpose(p->rows, y->op, h->at, y->op, h->a, p->rows);
 }
@@ -54,14 +55,14 @@ static void turn_bits(engine *e, group *p) {
     layer *y = &e->layers[0];
     trace *h = &p->hidden[0];
     int blocks = p->rows / LANES;
-    memset(h->index, 0, (size_t)unit_groups(y->out) * blocks * sizeof(vi));
+    memset(h->index, 0, (size_t)groups_of(y->out) * blocks * sizeof(vi));
     for (int b = 0; b < blocks; b++)
         for (int j = 0; j < y->out; j++) {
             const uint16_t *units = p->units + (size_t)(j / LANES) * p->rows + b * LANES;
             vi row = __builtin_convertvector(*(const half *)units, vi);
             where up = less((vi){0}, row & (1 << j % LANES));
             h->rows[(size_t)b * y->op + j] = bits(up);
-            h->index[(size_t)(j / UNITS) * blocks + b] |= keep(up, 1 << j % UNITS);
+            h->index[(size_t)(j / BITS) * blocks + b] |= keep(up, 1 << j % BITS);
         }
 }
 
@@ -81,35 +82,49 @@ static void squares(const float *a, float *out, size_t count) {
     for (size_t i = 0; i < count; i += LANES) store(out + i, load(a + i) * load(a + i));
 }
 
+/* A few units of layer l > 0, relu or sigmoid, while their rows are in cache. */
+static void pathwise_units(engine *e, group *p, int l, int from, int units, stream *random) {
+    layer *y = &e->layers[l];
+    trace *h = &p->hidden[l];
+    int R = p->rows, learned = e->learned, activation = e->activation;
+    size_t first = (size_t)from * R;
+    product(units, R, y->in, y->w + (size_t)from * y->in, y->in, 1, p->hidden[l - 1].a, R,
+            h->a + first, R, 0);
+    if (learned)
+        product(units, R, y->in, y->s + (size_t)from * y->in, y->in, 1, p->spare, R,
+                h->dev + first, R, 0);
+    fill_normals(random, h->noise + first, (size_t)units * R);
+    for (int j = from; j < from + units; j++) {
+        float bias = y->b[j], spread = y->sb[j];
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)j * R + r;
+            vf dev = load(h->dev + (learned ? at : (size_t)r));
+            if (learned) {
+                vf variance = dev + spread;
+                store(h->dev + at, dev = variance * inverse_root(variance));
+            }
+            vf z = load(h->a + at) + bias + dev * load(h->noise + at);
+            store(h->a + at, activated(activation, z));
+        }
+    }
+}
+
 /* Layer l > 0 of relu or sigmoid units. */
 static void pathwise_layer(engine *e, group *p, int l, stream *random) {
     layer *y = &e->layers[l];
     trace *h = &p->hidden[l];
     const float *below = p->hidden[l - 1].a;
     int R = p->rows;
-    product(y->out, R, y->in, y->w, y->in, 1, below, R, h->a, R, 0);
-    if (e->learned) {
-        squares(below, p->spare, (size_t)y->in * R);
-        product(y->out, R, y->in, y->s, y->in, 1, p->spare, R, h->dev, R, 0);
-    } else {
+    if (e->learned) squares(below, p->spare, (size_t)y->in * R);
+    else {
         square_norms(p, below, y->in, R);
         for (int r = 0; r < R; r += LANES) {
             vf variance = y->unit * (load(p->total + r) + 1.0f);
             store(h->dev + r, variance * inverse_root(variance));
         }
     }
-    fill_normals(random, h->noise, (size_t)y->out * R);
-    for (int j = 0; j < y->out; j++)
-        for (int r = 0; r < R; r += LANES) {
-            size_t at = (size_t)j * R + r;
-            vf dev = load(h->dev + (e->learned ? at : (size_t)r));
-            if (e->learned) {
-                vf variance = dev + y->sb[j];
-                store(h->dev + at, dev = variance * inverse_root(variance));
-            }
-            vf z = load(h->a + at) + y->b[j] + dev * load(h->noise + at);
-            store(h->a + at, activated(e->activation, z));
-        }
+    for (int j = 0; j < y->out; j += TILE_ROWS)
+        pathwise_units(e, p, l, j, y->out - j < TILE_ROWS ? y->out - j : TILE_ROWS, random);
     transpose(y->op, R, h->a, R, h->at, y->op);
 }
 
@@ -117,18 +132,18 @@ static void pathwise_layer(engine *e, group *p, int l, stream *random) {
 static void sign_layer(engine *e, group *p, int l, stream *random) {
     layer *y = &e->layers[l];
     trace *h = &p->hidden[l];
-    int R = p->rows, blocks = R / LANES, groups = unit_groups(y->in), score = scored(e, l);
+    int R = p->rows, blocks = R / LANES, groups = groups_of(y->in), score = scored(e, l);
     vf *u = (vf *)p->spare;
     stream r = *random;
-    memset(h->index, 0, (size_t)unit_groups(y->out) * blocks * sizeof(vi));
+    memset(h->index, 0, (size_t)groups_of(y->out) * blocks * sizeof(vi));
     for (int j = 0; j < y->out; j++) {
         all_signed_sums(groups, y->tables + (size_t)j * groups * ENTRIES, p->hidden[l - 1].index,
                         blocks, y->b[j] * y->inverse[j], u);
-        vi *index = h->index + (size_t)(j / UNITS) * blocks;
+        vi *index = h->index + (size_t)(j / BITS) * blocks;
         for (int b = 0; b < blocks; b++) {
             sign_draw d = draw_sign(u[b], &r);
             h->rows[(size_t)b * y->op + j] = bits(d.up);
-            index[b] |= keep(d.up, 1 << j % UNITS);
+            index[b] |= keep(d.up, 1 << j % BITS);
             size_t at = (size_t)j * R + b * LANES;
             store(h->slope + at, score ? d.score : 2.0f * d.density);
             if (h->u) store(h->u + at, u[b]);
@@ -164,7 +179,7 @@ static void head(engine *e, group *p) {
     layer *y = &e->layers[e->depth];
     int blocks = p->rows / LANES;
     if (e->activation == SIGN) {
-        all_signed_sums(unit_groups(y->in), y->tables, p->hidden[e->depth - 1].index, blocks,
+        all_signed_sums(groups_of(y->in), y->tables, p->hidden[e->depth - 1].index, blocks,
                         y->b[0] * y->inverse[0], (vf *)p->head_u);
         for (int r = 0; r < p->rows; r += LANES) store(p->head_inverse + r, all(y->inverse[0]));
     } else
@@ -178,10 +193,10 @@ static void head(engine *e, group *p) {
         store(p->output + r, error_function(load(p->head_u + r)));
 }
 
-static void forward(engine *e, group *p, const float *x, const int64_t *index, int inputs,
-                    stream *random) {
+static void forward(engine *e, group *p, const float *x, const int64_t *index, int start,
+                    int inputs, stream *random) {
     p->rows = (inputs * e->samples + LANES - 1) / LANES * LANES;
-    first_moments(e, p, x, index, inputs);
+    first_moments(e, p, x, index, start, inputs);
     if (e->activation == SIGN) {
         first_signs(e, p, inputs, random);
         turn_bits(e, p);

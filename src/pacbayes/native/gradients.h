@@ -6,17 +6,20 @@
 
 /* Gradient of LANES columns of the first layer's weights, into the caller's arrays. A variance is
  * e^{2ρ} in the log-scale ρ, so its gradient gets a factor 2σ². */
-static void first_columns(job *j, int k, vf *G) {
+static void first_columns(job *j, int k, float *G) {
     engine *e = j->e;
     layer *y = &e->layers[0];
     for (int learned = 0; learned <= e->learned; learned++) {
-        pixel_gradient(y, j->x, j->index, j->count, k, learned, learned ? e->dv1 : e->d1, G);
-        float *to = j->gradients[learned ? 2 : 0];
-        for (int o = 0; o < y->out; o++) {
-            vf g = G[o];
-            if (learned)
-                g = 2.0f * g * exponential(2.0f * entries(y->log_w + (size_t)o * y->in, k, y->in));
-            put(to + (size_t)o * y->in, k, y->in, g);
+        pixel_gradient(e, j->x, j->index, j->count, k, learned, G);
+        for (int o = 0; o < y->out; o += LANES) {
+            float turned[LANES * LANES];
+            transpose_block(G + o, y->op, turned, LANES);
+            for (int r = 0; r < LANES && o + r < y->out; r++) {
+                vf g = load(turned + r * LANES);
+                size_t row = (size_t)(o + r) * y->in;
+                if (learned) g *= 2.0f * exponential(2.0f * entries(y->log_w + row, k, y->in));
+                put(j->gradients[learned ? 2 : 0] + row, k, y->in, g);
+            }
         }
     }
 }
@@ -62,7 +65,7 @@ static void gradient_task(void *argument, int n) {
     job *j = argument;
     int blocks = (j->e->layers[0].in + LANES - 1) / LANES;
     if (n < blocks) {
-        vf *G = aligned_alloc(64, (size_t)j->e->layers[0].op * sizeof(vf));
+        float *G = aligned_alloc(64, (size_t)LANES * j->e->layers[0].op * sizeof(float));
         if (G) first_columns(j, n * LANES, G);
         else j->e->failed = 1;
         free(G);

@@ -45,8 +45,7 @@ static inline vu next_words(stream *r) {
 static inline void next_normals(stream *r, vf *a, vf *b) {
     vu one = next_words(r), two = next_words(r);
     vf u = (__builtin_convertvector((vi)(one >> 1), vf) + 0.5f) * 4.656612873e-10f; /* (0, 1] */
-    vf square = -2.0f * logarithm(least(u, all(1.0f)));
-    vf radius = square * inverse_root(most(square, all(1e-30f)));
+    vf square = most(minus_two_log(u), all(1e-30f)), radius = square * inverse_root(square);
     /* Two bits of the angle choose the quadrant, the rest an angle within ±π/4. */
     vf x = __builtin_convertvector((vi)(two << 2) >> 8, vf) * 9.3622396e-8f; /* 2⁻²³·π/4 */
     vf z = x * x;

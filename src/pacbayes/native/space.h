@@ -39,7 +39,7 @@ static void allocate_layer(engine *e, int l) {
     if (e->learned) y->s = floats(e, (size_t)y->out * y->in + LANES);
     if (e->activation != SIGN) return;
     y->inverse = floats(e, y->op);
-    y->tables = floats(e, (size_t)y->out * unit_groups(y->in) * ENTRIES);
+    y->tables = floats(e, (size_t)y->out * groups_of(y->in) * ENTRIES);
 }
 
 static void allocate_trace(engine *e, trace *h, int l, size_t rows) {
@@ -47,7 +47,7 @@ static void allocate_trace(engine *e, trace *h, int l, size_t rows) {
     size_t block = rows * y->op;
     if (e->activation == SIGN) {
         h->rows = (uint16_t *)floats(e, block);
-        h->index = (vi *)floats(e, (size_t)unit_groups(y->out) * rows);
+        h->index = (vi *)floats(e, (size_t)groups_of(y->out) * rows);
         if (l == 0) return;
         h->slope = floats(e, block);
         if (spreads(e)) h->u = floats(e, block);
@@ -81,7 +81,7 @@ static void allocate_group(engine *e, group *p, size_t rows, int widest) {
     if (e->activation != SIGN) return;
     p->plus = floats(e, first), p->minus = floats(e, first);
     p->units = (uint16_t *)floats(e, (size_t)e->layers[0].op / LANES * rows);
-    p->gradient_index = (vi *)floats(e, (size_t)SLICES * rows / LANES * widest);
+    p->gradient_index = (vi *)floats(e, (size_t)groups_of(rows) * widest);
 }
 
 #endif

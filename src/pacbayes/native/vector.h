@@ -109,26 +109,30 @@ static inline vf exponential(vf x) {
     return exponential_within(least(most(x, all(-87.0f)), all(88.0f)));
 }
 
-/* ln x for normal x > 0, Cephes. */
-static inline vf logarithm(vf x) {
-    vi raw = (vi)x;
-    vf e = __builtin_convertvector((raw >> 23) - 126, vf);
-    vf m = (vf)((raw & 0x007fffff) | 0x3f000000);
-    where small = below(m, all(0.707106781f));
-    e = e - choose(small, all(1.0f), all(0.0f));
-    m = m + choose(small, m, all(0.0f)) - 1.0f;
-    vf p = 7.0376836292e-2f * m - 1.1514610310e-1f;
-    p = p * m + 1.1676998740e-1f;
-    p = p * m - 1.2420140846e-1f;
-    p = p * m + 1.4249322787e-1f;
-    p = p * m - 1.6668057665e-1f;
-    p = p * m + 2.0000714765e-1f;
-    p = p * m - 2.4999993993e-1f;
-    p = p * m + 3.3333331174e-1f;
-    vf z = m * m, y = p * m * z;
-    y = y - e * 2.12194440e-4f;
-    y = y - z * 0.5f;
-    return e * 0.693359375f + (m + y);
+/* 2^y for |y| ≤ 120, y rounded to a float as it is: a polynomial of degree 5. */
+static inline vf power_of_two(vf y) {
+    vf shifted = y + 12582912.0f, r = y - (shifted - 12582912.0f);
+    vf p = 1.327647129e-3f * r + 9.675540961e-3f;
+    p = p * r + 5.550713092e-2f;
+    p = p * r + 2.402212024e-1f;
+    p = p * r + 6.931469440e-1f;
+    p = p * r + 1.000000119f;
+    return (vf)((vi)p + ((vi)shifted << 23));
+}
+
+/* −2·ln x for normal x > 0, to a relative 2·10⁻⁷: x = 2ⁿ·(1 + f), f in [−1/4, 1/2). */
+static inline vf minus_two_log(vf x) {
+    vi raw = (vi)x - 0x3f400000; /* less the bits of 3/4 */
+    vf n = __builtin_convertvector(raw >> 23, vf);
+    vf f = (vf)((raw & 0x007fffff) + 0x3f400000) - 1.0f;
+    vf p = 0.1329209208f * f - 0.2826370597f;
+    p = p * f + 0.3474444151f;
+    p = p * f - 0.4021607041f;
+    p = p * f + 0.4995358288f;
+    p = p * f - 0.6665952802f;
+    p = p * f + 1.0000042915f;
+    p = p * f - 2.0000002384f;
+    return n * -1.3862943611f + p * f;
 }
 
 typedef struct {
@@ -148,7 +152,7 @@ static inline normal normal_at(vf u) {
     p = p * s + 0.20322898f;
     p = p * s + 0.29951760f;
     p = p * s + 0.28937683f;
-    vf density = 0.39894228f * exponential_within(-0.5f * t * t);
+    vf density = 0.39894228f * power_of_two(t * t * -0.72134752f);
     return (normal){density, density * (p * s)};
 }
 

@@ -36,7 +36,7 @@ static void load_layer(engine *e, int l) {
     layer *y = &e->layers[l];
     if (e->learned) variances(y->log_w, y->s, (size_t)y->out * y->in);
     if (e->activation != SIGN) return;
-    int groups = unit_groups(y->in);
+    int groups = groups_of(y->in);
     for (int j = 0; j < y->out; j++) {
         float variance = y->unit * y->in;
         if (e->learned) {
