@@ -86,17 +86,19 @@ class _KL(torch.autograd.Function):
         ctx: Any, mean: Tensor, log_scale: Tensor, prior_mean: Tensor, prior_log_scale: Tensor
     ) -> Tensor:
         s0 = prior_log_scale.double()
-        shift = (mean.double() - prior_mean).mul_((-s0).exp())
+        shift = (mean.double() - prior_mean).flatten()
         r = (log_scale.double() - s0).mul_(2)
         excess = r.expm1()  # σ²/σ₀² − 1
         ctx.save_for_backward(shift, excess, s0)
-        return 0.5 * (shift.square().sum() + (excess - r).sum() * (mean.numel() / r.numel()))
+        ctx.shape = mean.shape
+        squares = torch.dot(shift, shift) * (-2 * s0).exp()
+        return 0.5 * (squares + (excess - r).sum() * (mean.numel() / r.numel()))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         shift, excess, s0 = ctx.saved_tensors
         scales = grad * excess if ctx.needs_input_grad[1] else None
-        return grad * (-s0).exp() * shift, scales, None, None
+        return (shift * (grad * (-2 * s0).exp())).view(ctx.shape), scales, None, None
 
 
 def kl(module: nn.Module) -> Tensor:

@@ -8,11 +8,13 @@ local draw is a draw of fresh weights for every example and sample.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.special import log_ndtr, ndtr
+from torch.special import log_ndtr
 
 from pacbayes.draws import Draw
 
@@ -31,12 +33,12 @@ Rule = Callable[[Tensor, Tensor, int], Draw]
 
 def relu(mean: Tensor, deviation: Tensor, T: int) -> Draw:
     """max(0, z), z ~ N(mean, deviation²), pathwise (local reparameterisation)."""
-    return Draw(_normal(mean, deviation, T).relu(), mean.new_zeros(()))
+    return Draw(_normal(mean, deviation, T).relu_(), mean.new_zeros(()))
 
 
 def sigmoid(mean: Tensor, deviation: Tensor, T: int) -> Draw:
     """1 / (1 + e^−z), z ~ N(mean, deviation²), pathwise (local reparameterisation)."""
-    return Draw(_normal(mean, deviation, T).sigmoid(), mean.new_zeros(()))
+    return Draw(_normal(mean, deviation, T).sigmoid_(), mean.new_zeros(()))
 
 
 def sign(mean: Tensor, deviation: Tensor, T: int) -> Draw:
@@ -63,18 +65,41 @@ def sign_straight(mean: Tensor, deviation: Tensor, T: int) -> Draw:
 def sample_sign(u: Tensor, T: int) -> Tensor:
     """a = ±1 with P(a = 1) = Φ(u), (T, B, …) from u of shape (B, …) or (T, B, …)."""
     with torch.no_grad():
-        p = ndtr(u)
+        p = torch.erfc(u * -(0.5**0.5)).mul_(0.5)
         uniform = torch.rand(_sampled_shape(u, T), dtype=u.dtype, device=u.device)
         a: Tensor = (uniform < p).to(u.dtype).mul_(2).sub_(1)
     return a
 
 
 def log_sign_probability(a: Tensor, u: Tensor) -> Tensor:
-    """log Φ(a·u) through log_ndtr: finite and with the right slope however unlikely a is."""
-    if a.dim() > u.dim():
-        return torch.where(a > 0, log_ndtr(u), log_ndtr(-u))  # once per input, not T times
-    log_q: Tensor = log_ndtr(a * u)
+    """log Φ(a·u), finite and with the right slope however unlikely a is."""
+    log_q: Tensor = _LogSignProbability.apply(a, u)
     return log_q
+
+
+class _LogSignProbability(torch.autograd.Function):
+    """log Φ(z) at z = a·u with its slope a·φ(z)/Φ(z).
+
+    Written out because `torch.special.log_ndtr` takes longer than the rest of a training step; it
+    is needed only where erfc has no digits left.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, u: Tensor) -> Tensor:
+        z = a * u
+        log_q: Tensor = torch.erfc(z * -(0.5**0.5)).mul_(0.5).log_()
+        deep = z < (-36.0 if z.dtype == torch.float64 else -12.0)
+        if deep.any():
+            log_q[deep] = log_ndtr(z[deep])
+        ctx.save_for_backward(a, z, log_q)
+        ctx.shape = u.shape
+        return log_q
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        a, z, log_q = ctx.saved_tensors
+        score = z.square().mul_(-0.5).sub_(log_q).exp_().mul_((2 * math.pi) ** -0.5).mul_(a)
+        return None, score.mul_(grad).sum_to_size(ctx.shape)
 
 
 def _normal(mean: Tensor, deviation: Tensor, T: int) -> Tensor:

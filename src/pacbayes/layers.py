@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
@@ -37,12 +39,30 @@ class GaussianLinear(nn.Module):
             Mean (..., outputs) and deviation, (..., 1) where all scales are equal.
         """
         mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
-        squares = a.square()
         if self.weight.learned_scale:
-            variance = nn.functional.linear(squares, self.weight.variance, self.bias.variance)
-        else:
-            variance = self.weight.variance * (squares.sum(-1, keepdim=True) + 1)
-        return mean, variance.sqrt()
+            spread = nn.functional.linear(a.square(), self.weight.variance, self.bias.variance)
+            return mean, spread.sqrt()
+        deviation: Tensor = _EqualDeviation.apply(a, self.weight.variance)
+        return mean, deviation
+
+
+class _EqualDeviation(torch.autograd.Function):
+    """√(σ²(‖a‖² + 1)) where every weight has the variance σ², which is not trained.
+
+    Written out because autograd would store the squares and go through them twice more.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, variance: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(a, dim=-1, keepdim=True)
+        deviation = (variance * (norm.square() + 1)).sqrt()
+        ctx.save_for_backward(a, deviation, variance)
+        return deviation
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        a, deviation, variance = ctx.saved_tensors
+        return a * (grad * variance / deviation), None
 
 
 class GaussianConv2d(nn.Module):
