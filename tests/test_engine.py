@@ -217,6 +217,18 @@ def test_a_step_of_adam_is_torchs_on_the_risk_plus_the_kl(learned_scale, threads
             )
 
 
+def test_denormal_numbers_are_flushed_inside_and_nowhere_else():
+    network = network_of("relu")
+    adam = torch.optim.Adam(network.parameters())
+    for p in network.parameters():
+        p.grad = torch.zeros_like(p)
+        slots = {name: torch.full_like(p, 1e-39) for name in ("exp_avg", "exp_avg_sq")}
+        adam.state[p] = {"step": torch.zeros(()), **slots}
+    NativeEngine(network, 1).adam_step(adam, 0.0)
+    assert all((adam.state[p]["exp_avg_sq"] == 0).all() for p in network.parameters())
+    assert torch.full((3,), 1e-39).mul(2).min() > 0
+
+
 def test_a_probability_is_met_to_the_last_bit_it_can_be(z_scores):
     """One sign unit and a head that reports it: frequencies of 2·10⁵ draws against Φ."""
     for u in (-4.0, -1.0, 0.0, 2.5):

@@ -27,8 +27,13 @@ typedef struct {
     atomic_int next;
 } pool;
 
+/* Numbers below 10⁻³⁸ count as zero meanwhile: they mean nothing here, and a processor takes a
+ * hundred times as long over each. */
 static void work_through(pool *p) {
+    unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040);
     for (int n; (n = atomic_fetch_add(&p->next, 1)) < p->tasks;) p->run(p->argument, n);
+    _mm_setcsr(mode);
 }
 
 static void *helper(void *argument) {
