@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results bench clean
+.PHONY: run test results bench recipes clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -37,7 +37,13 @@ results: .venv/installed
 	$(BIN)/python results/table.py
 
 bench: .venv/installed
-	$(BIN)/python benchmarks/step.py
+	$(BIN)/pacbayes bench --out benchmarks/results.md
+	$(BIN)/pacbayes bench --threads 2 --out benchmarks/results-2-threads.md
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+		$(BIN)/pacbayes bench --out benchmarks/results-avx2.md
+
+recipes: .venv/installed
+	$(BIN)/python benchmarks/recipes.py
 
 .venv/installed: pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/native/*.[ch])
 	$(PYTHON) -m venv .venv

@@ -16,7 +16,11 @@ from pacbayes.records import versions
 
 HERE = Path(__file__).parent
 STORE = HERE / "recipes.jsonl"
-LEVELS = {"relu": (0.155, 0.145, 0.135), "sigmoid": (0.188, 0.16, 0.15), "sign": (0.217, 0.175, 0.16)}
+LEVELS = {
+    "relu": (0.155, 0.145, 0.135),
+    "sigmoid": (0.188, 0.16, 0.15),
+    "sign": (0.217, 0.175, 0.16),
+}
 
 RUNS: list[dict[str, Any]] = [
     *({"activation": "relu", "epochs": e} for e in (15, 30, 60, 120)),

@@ -30,7 +30,7 @@ ROOMS = [  # each may import from earlier lines only
     {"risk"},
     {"certificate", "training", "records"},
     {"runs"},
-    {"predictions"},
+    {"predictions", "bench"},
     {"plots", "console"},
     {"cli"},
 ]

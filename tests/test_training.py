@@ -248,7 +248,7 @@ def test_the_kls_weight_grows_from_nothing_to_one(engine):
         with torch.no_grad():
             t.network.layer.weight.mean += 1.0
         with seeded(1, "training"):
-            t._weight_step(torch.arange(60), 0, 0.05, done)
+            t.weight_step(torch.arange(60), 0, 0.05, done)
         # After one step Adam's first moment is a tenth of the gradient it was given.
         return 10 * t.optimiser.state[t.network.layer.weight.mean]["exp_avg"]
 
@@ -275,7 +275,7 @@ def test_samples_are_those_of_the_settings(monkeypatch):
 def test_every_epoch_sees_every_example_once_in_an_order_of_its_own(monkeypatch):
     t = trainer(epochs=2)
     seen = []
-    monkeypatch.setattr(t, "_weight_step", lambda index, *_: seen.append(index))
+    monkeypatch.setattr(t, "weight_step", lambda index, *_: seen.append(index))
     finish(t)
     epochs = torch.cat(seen).view(2, 60)
     assert torch.equal(epochs.sort(1).values, torch.arange(60).expand(2, 60))

@@ -266,6 +266,35 @@ def plot(
     print(out)
 
 
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="A few cases, a few turns.")] = False,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="For every contender.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Markdown file.  [default: print]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a training step: engine, torch path, naive torch and the machine's limit.
+
+    pacbayes bench --quick
+    """
+    _set_threads(threads)
+    from pacbayes import bench as benchmarks
+    from pacbayes import console
+    from pacbayes.checkpoint import write_atomically
+
+    with console.waiting("measuring; other work on this machine spoils it"):
+        found = benchmarks.measure(quick=quick)
+    if as_json:
+        print(json.dumps(asdict(found)))
+        return
+    text = benchmarks.report(found)
+    if out is None:
+        print(text)
+    else:
+        write_atomically(out, ("# Benchmarks\n\n" + text).encode())
+        print(out)
+
+
 def main() -> None:
     """Run the command line: exit code 0, 2 for bad input, 130 when interrupted."""
     try:

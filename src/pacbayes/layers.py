@@ -55,7 +55,7 @@ class _EqualDeviation(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, variance: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(a, dim=-1, keepdim=True)
-        deviation = (variance * (norm.square() + 1)).sqrt()
+        deviation: Tensor = (variance * (norm.square() + 1)).sqrt()
         ctx.save_for_backward(a, deviation, variance)
         return deviation
 

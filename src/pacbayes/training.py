@@ -122,7 +122,7 @@ class Trainer:
             if s.objective == "optim-lambda" and step % 2 == 1:
                 self._lambda_step(index, step)
             else:
-                self._weight_step(index, step, rate, done)
+                self.weight_step(index, step, rate, done)
             if i + 1 < batches:
                 yield Progress(self.epoch + 1, i + 1, batches)
         self.epoch += 1
@@ -133,7 +133,8 @@ class Trainer:
         self.generator_state = torch.get_rng_state()
         yield Progress(self.epoch, batches, batches, evaluation)
 
-    def _weight_step(self, index: Tensor, step: int, rate: float, done: float) -> None:
+    def weight_step(self, index: Tensor, step: int, rate: float, done: float) -> None:
+        """One step on the weights: examples, number of the step, rate, part of the run done."""
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
         lam = self.log_lambda.exp().item()

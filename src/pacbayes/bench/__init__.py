@@ -1,0 +1,7 @@
+"""How fast a step is: the engine, the torch path, naive eager torch and the limit, side by side."""
+
+from pacbayes.bench.limit import multiply_adds
+from pacbayes.bench.measurements import Case, Measurements, measure
+from pacbayes.bench.tables import report
+
+__all__ = ["Case", "Measurements", "measure", "multiply_adds", "report"]

@@ -1,0 +1,199 @@
+"""Contenders take turns in one run, so that a noisy machine disturbs all alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pacbayes.bench.limit import multiply_adds, sgemm_rate
+from pacbayes.bench.memory import peak_megabytes
+from pacbayes.bench.naive import NaiveNetwork
+from pacbayes.choices import Activation
+from pacbayes.engine import NativeEngine, available
+from pacbayes.network import build_network
+from pacbayes.settings import Settings
+from pacbayes.training import Trainer
+
+__all__ = ["Case", "Growth", "Measurements", "Ratio", "examples", "library_step", "measure"]
+
+PAPER_WIDTHS = (784, 100, 100, 100, 1)
+Step = Callable[[int], object]
+UNITS: tuple[Activation, ...] = ("relu", "sigmoid", "sign")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of step: the paper's (unit variance, marginalised REINFORCE for signs)."""
+
+    activation: Activation
+    T: int
+    batch: int = 256
+    widths: tuple[int, ...] = PAPER_WIDTHS
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Times of one contender over those of another: median and quartiles over the turns."""
+
+    case: Case
+    name: str
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the engine's step grows with one size: time over that of the first case, and memory."""
+
+    case: Case
+    time: float
+    megabytes: float | None
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything `pacbayes bench` measures."""
+
+    steps: list[Ratio]
+    evaluations: list[Ratio]
+    growth: list[Growth]
+
+
+def measure(*, quick: bool) -> Measurements:
+    """All of it, some minutes; or, quickly, one kind of step for each unit."""
+    if quick:
+        return Measurements(list(steps([Case(u, 10) for u in UNITS], 3, 0.02)), [], [])
+    cases = [Case(u, T) for u in UNITS for T in (1, 10, 100)]
+    whole = [Case(u, T, 60_000) for u in UNITS for T in (10, 100)]
+    grown = growth(Case("sign", 10), 5, 0.1)
+    return Measurements(list(steps(cases, 15, 0.1)), list(evaluations(whole, 3)), list(grown))
+
+
+def examples(count: int, features: int) -> tuple[Tensor, Tensor]:
+    """Bundled digits enlarged to images with as many zeros as MNIST's, 81 %."""
+    from sklearn.datasets import load_digits
+
+    x = torch.from_numpy(load_digits().images).float()[torch.arange(count) % 1797] / 16
+    side = max(int(features**0.5), 1)
+    inner = max(side - 4, 1)
+    grown = torch.nn.functional.interpolate(x.unsqueeze(1), size=(inner, inner), mode="bilinear")
+    images = torch.zeros(count, side, side)
+    images[:, side - inner - 2 : side - 2, 2 : 2 + inner] = grown[:, 0]
+    flat = torch.zeros(count, features)
+    flat[:, : side * side] = images.reshape(count, -1)
+    flat[flat < torch.quantile(flat[:1000].flatten()[:500_000], 0.81)] = 0
+    y = torch.where(torch.arange(count) % 2 == 0, 1.0, -1.0)
+    return flat, y
+
+
+def contenders(case: Case, names: list[str]) -> dict[str, Step]:
+    """Steps by name: native, torch, naive. Each is given its number."""
+    torch.manual_seed(0)
+    x, y = examples(10 * case.batch, case.widths[0])
+    return {
+        n: naive_step(case, x, y) if n == "naive" else library_step(case, n, x, y) for n in names
+    }
+
+
+def naive_step(case: Case, x: Tensor, y: Tensor) -> Step:
+    network = NaiveNetwork(case.widths, case.activation)
+    adam = torch.optim.Adam(network.parameters(), lr=1e-3)
+
+    def step(i: int) -> None:
+        index = _batch(case, i)
+        adam.zero_grad()
+        network.objective(x[index], y[index], case.T, 60_000.0).backward()
+        adam.step()
+
+    return step
+
+
+def library_step(case: Case, engine: str, x: Tensor, y: Tensor) -> Step:
+    widths = case.widths[1:-1]
+    settings = Settings.of("paper", case.activation, samples=case.T, widths=widths, engine=engine)
+    trainer = Trainer(build_network(settings, case.widths[0]), x, y, settings)
+    return lambda i: trainer.weight_step(_batch(case, i), i, 1e-3, 1.0)
+
+
+def _batch(case: Case, i: int) -> Tensor:
+    return torch.arange(case.batch * (i % 10), case.batch * (i % 10 + 1))
+
+
+def turns(steps: dict[str, Step], rounds: int, seconds: float) -> Iterator[dict[str, float]]:
+    """Each contender in turn steps for a while; its time per step, round by round."""
+    counts = {}
+    for name, step in steps.items():
+        step(0)
+        start = time.perf_counter()
+        step(1)
+        counts[name] = max(1, min(50, int(seconds / (time.perf_counter() - start))))
+    for _ in range(rounds):
+        found = {}
+        for name, step in steps.items():
+            step(0)  # the caches are its own again
+            start = time.perf_counter()
+            for i in range(counts[name]):
+                step(i)
+            found[name] = (time.perf_counter() - start) / counts[name]
+        yield found
+
+
+def steps(cases: list[Case], rounds: int, seconds: float) -> Iterator[Ratio]:
+    """Training steps: native and torch over naive, and native over the limit."""
+    names = (["native"] if available() else []) + ["torch", "naive"]
+    for case in cases:
+        found, rates = [], [sgemm_rate()]
+        for turn in turns(contenders(case, names), rounds, seconds):
+            found.append(turn)
+            rates.append(sgemm_rate(0.02))
+        limit = multiply_adds(case.widths, case.activation, case.T, case.batch) / max(rates)
+        for name in names[:-1]:
+            yield ratio(case, f"{name} ÷ naive", [t[name] / t["naive"] for t in found])
+        yield ratio(case, f"{names[0]} ÷ limit", [t[names[0]] / limit for t in found])
+
+
+def evaluations(cases: list[Case], rounds: int) -> Iterator[Ratio]:
+    """The loss of the batch, without a gradient: native over the limit."""
+    for case in cases if available() else []:
+        x, y = examples(case.batch, case.widths[0])
+        settings = Settings.of("paper", case.activation, widths=case.widths[1:-1])
+        engine = NativeEngine(build_network(settings, case.widths[0]), case.T)
+        index, found, rates = torch.arange(case.batch), [], [sgemm_rate()]
+        for i in range(rounds):
+            start = time.perf_counter()
+            engine.loss(x, y, index, 0, i)
+            found.append(time.perf_counter() - start)
+            rates.append(sgemm_rate(0.02))
+        work = multiply_adds(case.widths, case.activation, case.T, case.batch, gradient=False)
+        yield ratio(case, "native ÷ limit", [t * max(rates) / work for t in found])
+
+
+def growth(base: Case, rounds: int, seconds: float) -> Iterator[Growth]:
+    """The engine's step, the base case first, then with T, batch, width and depth changed."""
+    name = "native" if available() else "torch"
+    first, *inner, last = base.widths
+    changed = [
+        *(replace(base, T=T) for T in (1, 100)),
+        *(replace(base, batch=b) for b in (64, 1024)),
+        *(replace(base, widths=(first, *[w] * len(inner), last)) for w in (50, 200, 400)),
+        *(replace(base, widths=(first, *[inner[0]] * d, last)) for d in (1, 6)),
+    ]
+    for case in [base, *changed]:
+        pair = {
+            "base": contenders(base, [name])[name],
+            "case": contenders(case, [name])[name],
+        }
+        found = [t["case"] / t["base"] for t in turns(pair, rounds, seconds)]
+        memory = peak_megabytes(case.activation, case.T, case.batch, case.widths, name)
+        yield Growth(case, statistics.median(found), memory)
+
+
+def ratio(case: Case, name: str, values: list[float]) -> Ratio:
+    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return Ratio(case, name, middle, low, high)

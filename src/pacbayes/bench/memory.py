@@ -1,0 +1,51 @@
+"""Peak memory of a step, measured in a process of its own (Linux)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["peak_megabytes"]
+
+_STATUS = Path("/proc/self/status")
+_PROGRAM = """
+import sys
+from pacbayes.bench.measurements import Case, examples, library_step
+from pacbayes.bench.memory import forget_peak, resident
+activation, T, batch, widths, engine = sys.argv[1:]
+case = Case(activation, int(T), int(batch), tuple(map(int, widths.split(","))))
+small = Case(activation, 1, 2, (784, 8, 1))
+library_step(small, engine, *examples(20, 784))(0)  # what torch and the library load once
+x, y = examples(10 * case.batch, case.widths[0])
+forget_peak()
+before = resident("VmRSS")
+step = library_step(case, engine, x, y)
+for i in range(3):
+    step(i)
+print(resident("VmHWM") - before)
+"""
+
+
+def forget_peak() -> None:
+    """Let VmHWM start again from what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def resident(field: str) -> float:
+    """VmRSS or VmHWM of this process, in megabytes."""
+    line = next(s for s in _STATUS.read_text().splitlines() if s.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def peak_megabytes(
+    activation: str, T: int, batch: int, widths: tuple[int, ...], engine: str
+) -> float | None:
+    """What three steps take at their peak beside the data: network, Adam and scratch space."""
+    if not _STATUS.exists():
+        return None
+    given = [activation, str(T), str(batch), ",".join(map(str, widths)), engine]
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *given], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)

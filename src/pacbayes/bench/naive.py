@@ -1,0 +1,53 @@
+"""The same step as one would write it first: eager torch, autograd, `torch.optim.Adam`.
+
+Nothing of the library's is used, so this is also a second opinion on its mathematics.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from pacbayes.choices import Activation
+
+__all__ = ["NaiveNetwork"]
+
+
+class NaiveNetwork(nn.Module):
+    """A partially aggregated network of unit variance; signs by marginalised REINFORCE."""
+
+    def __init__(self, widths: tuple[int, ...], activation: Activation) -> None:
+        super().__init__()
+        self.activation = activation
+        self.weights = nn.ParameterList([torch.randn(e, d) * 0.2 for d, e in pairwise(widths)])
+        self.biases = nn.ParameterList([torch.randn(e) * 0.2 for e in widths[1:]])
+        self.prior = [p.detach().clone() for p in self.parameters()]
+
+    def objective(self, x: Tensor, y: Tensor, T: int, lam: float) -> Tensor:
+        """Linear loss plus KL/λ; its gradient is right, its value is not where scores are added."""
+        a, log_prob = x.unsqueeze(0), torch.zeros(())
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            mean, deviation = moments(a, weight, bias)
+            shape = (T, *mean.shape[1:])
+            if self.activation == "sign":
+                p = (0.5 * (1 + torch.erf(mean / deviation / 2**0.5))).expand(shape)
+                a = 2 * torch.bernoulli(p.detach()) - 1
+                q = torch.where(a > 0, p, 1 - p)
+                log_prob = log_prob + torch.log(q).sum(-1)
+            else:
+                z = mean + deviation * torch.randn(shape)
+                a = torch.relu(z) if self.activation == "relu" else torch.sigmoid(z)
+        mean, deviation = moments(a, self.weights[-1], self.biases[-1])
+        loss = 0.5 * (1 - y * torch.erf(mean / deviation / 2**0.5).squeeze(-1))  # (T, B)
+        if self.activation == "sign":
+            loss = loss + loss.detach() * log_prob
+        pairs = zip(self.parameters(), self.prior, strict=True)
+        kl = sum(0.5 * (p - q).square().sum() for p, q in pairs)
+        return loss.mean() + kl / lam
+
+
+def moments(a: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return linear(a, weight, bias), (a.square().sum(-1, keepdim=True) + 1).sqrt()
