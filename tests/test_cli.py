@@ -110,6 +110,21 @@ def test_the_papers_baseline_trains_too(run_cli, csv, tmp_path, estimator):
     assert "epoch    4" in err
 
 
+def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch):
+    from pacbayes import engine
+
+    train = ("train", "--dataset", csv, *SMALL)
+    native = "native engine" if engine.available() else "torch engine (the native engine is not"
+    assert native in run_cli(*train, "--out", tmp_path / "a")[2]
+    err = run_cli(*train, "--engine", "torch", "--out", tmp_path / "b")[2]
+    assert "torch engine (asked for)" in err
+    err = run_cli(*train, "--estimator", "reinforce", "--out", tmp_path / "c")[2]
+    assert "torch engine (the native engine does not draw weights)" in err
+    monkeypatch.setattr(engine, "library", lambda: None)
+    err = run_cli(*train, "--out", tmp_path / "d")[2]
+    assert "torch engine (the native engine is not built for this machine)" in err
+
+
 def test_train_as_json_and_again(run_cli, csv, tmp_path):
     arguments = ("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL, "--json")
     code, out, err = run_cli(*arguments)

@@ -139,7 +139,8 @@ def train(
         if widths is None:  # bundled data are too few to pay for three hidden layers
             settings = settings.model_copy(update={"widths": ()})
     run = runs.prepare(out, settings, source, data)
-    last = console.show_training(runs.train_run(run, data), run, quiet=as_json)
+    engine_note = runs.engine_note(run, data)
+    last = console.show_training(runs.train_run(run, data), run, engine_note, quiet=as_json)
     if as_json:
         print(json.dumps({"run": str(out), "evaluation": last and asdict(last)}))
     else:

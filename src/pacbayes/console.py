@@ -40,7 +40,9 @@ def waiting(message: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(message)
 
 
-def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evaluation | None:
+def show_training(
+    steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool
+) -> Evaluation | None:
     """Follow a run to its end; returns the last evaluation made."""
     console = Console(stderr=True, quiet=quiet)
     s = run.settings
@@ -48,7 +50,7 @@ def show_training(steps: Iterable[Progress], run: Run, *, quiet: bool) -> Evalua
     shape = "-".join(str(d) for d in (run.record.data.features, *s.widths, 1))
     console.print(
         f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
-        f"{s.protocol} protocol, {s.epochs} epochs",
+        f"{s.protocol} protocol, {s.epochs} epochs, {engine}",
         highlight=False,
         soft_wrap=True,
     )

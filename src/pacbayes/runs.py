@@ -35,9 +35,9 @@ from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
 from pacbayes.records import DataRecord, DataSource, RunRecord, versions
 from pacbayes.settings import Settings
-from pacbayes.training import Progress, Trainer
+from pacbayes.training import Progress, Trainer, why_torch
 
-__all__ = ["Run", "certify_run", "open_run", "prepare", "train_run"]
+__all__ = ["Run", "certify_run", "engine_note", "open_run", "prepare", "train_run"]
 
 _CHECKPOINT_SECONDS = 10.0  # at most so much work is lost, beside an unfinished epoch
 
@@ -158,6 +158,13 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
             folder.rmdir()
         raise
     return Run(folder, record)
+
+
+def engine_note(run: Run, data: Dataset) -> str:
+    """Which engine makes the run's steps, and where it is torch, why."""
+    network = build_network(run.settings, data.x_train.shape[1])
+    reason = why_torch(network, data.tensors("train")[0], run.settings)
+    return "native engine" if reason is None else f"torch engine ({reason})"
 
 
 def train_run(run: Run, data: Dataset) -> Iterator[Progress]:

@@ -25,7 +25,7 @@ from pacbayes.risk import empirical_risk
 from pacbayes.schedules import halvings, warm_cosine
 from pacbayes.settings import Settings
 
-__all__ = ["HOPELESS_RISK", "Evaluation", "Progress", "Trainer", "train"]
+__all__ = ["HOPELESS_RISK", "Evaluation", "Progress", "Trainer", "train", "why_torch"]
 
 _EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 HOPELESS_RISK, HOPELESS_EPOCH = 0.45, 10  # the paper ends runs that have not learned by then
@@ -226,14 +226,19 @@ class Trainer:
         self.history = [Evaluation(**e) for e in record["history"]]
 
 
+def why_torch(network: Network, x: Tensor, settings: Settings) -> str | None:
+    """Why a run's steps are torch's; None where the native engine makes them."""
+    if settings.engine == "torch":
+        return "asked for"
+    if settings.estimator.startswith("reinforce"):
+        return "the native engine does not draw weights"
+    return unsupported(network, x)
+
+
 def _native_engine(
     network: Network, x: Tensor, settings: Settings, samples: int
 ) -> NativeEngine | None:
-    if settings.engine == "torch":
-        return None
-    reason = unsupported(network, x)
-    if reason is None and settings.estimator.startswith("reinforce"):
-        reason = "the native engine does not draw weights"
+    reason = why_torch(network, x, settings)
     if reason is None:
         return NativeEngine(network, samples)
     if settings.engine == "native":
