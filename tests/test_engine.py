@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -321,6 +322,22 @@ def test_threads_of_the_caller_take_turns():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda step: native.loss(x, y, index, 1, step), range(8)))
     assert found == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_starts_threads_of_its_own():
+    x, y, index = toy(n=200)
+    native = NativeEngine(network_of("sign"), 50)
+    torch.set_num_threads(2)
+    expected = native.loss(x, y, index, 1, 1)
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    child = fork.Process(target=lambda: answers.put(native.loss(x, y, index, 1, 1)))
+    child.start()
+    child.join(60)
+    torch.set_num_threads(1)
+    assert child.exitcode == 0
+    assert answers.get() == expected
 
 
 def test_a_lack_of_memory_is_an_error_not_a_crash():

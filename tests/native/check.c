@@ -32,7 +32,18 @@ int main(void) {
                                                  n, index, count, 1, 2, 1 + t % 3);
                             if (!(loss >= 0 && loss <= count)) return 1;
                             pb_run(e, (const float *const *)parameters, NULL, x, y, n, index, count, 1, 2, 2);
+                            if (pb_run(e, (const float *const *)parameters, gradients, x, y, 4, index,
+                                       count, 1, 2, 2) != -2)
+                                return 2;
                         }
+                        size_t width = shapes[s][1];
+                        float *m = calloc(width, 4), *v = calloc(width, 4), scale = 0;
+                        for (int mean = 0; mean < 2; mean++) {
+                            tensor tensors[] = {{parameters[1], gradients[1], m, v,
+                                                 mean ? parameters[1] : NULL, &scale, (int64_t)width}};
+                            pb_adam(e, tensors, 1, 0.1f, 1e-3, 0.9, 0.999, 1e-8, 1 + mean, 1 + t % 3);
+                        }
+                        free(m), free(v);
                         pb_close(e);
                         for (int k = 0; k < 4 * (depth + 1); k++) free(parameters[k]), free(gradients[k]);
                         free(x);

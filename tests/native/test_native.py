@@ -58,27 +58,30 @@ def test_streams_are_uncorrelated_across_seeds_steps_chunks_and_lanes():
         assert abs((base * other).mean()) < 5.2 * N**-0.5  # five pairs: false alarm 1e-6
 
 
-def test_sanitizers_find_nothing(tmp_path):
-    """The whole C source under address and undefined-behaviour sanitizers, odd shapes included."""
+@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
+def test_sanitizers_find_nothing(sanitizers, tmp_path):
+    """The whole C source, odd shapes and several threads included."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no gcc")
     source = Path(engine.__file__).parent / "native"
     program = tmp_path / "check"
-    subprocess.run(
-        [
-            *(compiler, "-g", "-O1", "-std=gnu11", "-mavx2", "-mfma", "-pthread"),
-            *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-            *(
-                f"-I{source}",
-                str(Path(__file__).parent / "check.c"),
-                "-o",
-                str(program),
-                "-lm",
-            ),
-        ],
-        check=True,
-    )
+    flags = [
+        "-g",
+        "-O1",
+        "-std=gnu11",
+        "-mavx2",
+        "-mfma",
+        "-pthread",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]
+    command = [compiler, *flags, f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
+    files = [f"-I{source}", str(Path(__file__).parent / "check.c"), "-o", str(program), "-lm"]
+    subprocess.run([*command, *files], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=300)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("this kernel's address layout is not the thread sanitizer's")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "ok" in done.stdout

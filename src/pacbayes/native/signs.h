@@ -39,7 +39,7 @@ static const float BIT_SIGNS[4][16] = {
 static inline table signed_sums_of(const float *x) {
     vf t = all(0.0f);
 #pragma GCC unroll 4
-    for (int i = 0; 1 << i < LANES; i++) t += load(BIT_SIGNS[i]) * x[i];
+    for (int i = 0; i < LANE_BITS; i++) t += load(BIT_SIGNS[i]) * x[i];
     return ENTRIES == LANES ? (table){t, t} : (table){t - x[BITS - 1], t + x[BITS - 1]};
 }
 

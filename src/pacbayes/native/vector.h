@@ -10,8 +10,10 @@
 
 #ifdef __AVX512F__
 #define LANES 16
+#define LANE_BITS 4
 #else
 #define LANES 8
+#define LANE_BITS 3
 #endif
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
