@@ -80,7 +80,7 @@ class Settings(BaseModel):
 
 
 _FAST: dict[str, dict[str, Any]] = {
-    "relu": {"epochs": 60, "samples": 1, "kl_warmup": 0.1},
-    "sigmoid": {"epochs": 40, "samples": 4, "kl_warmup": 0.3},
-    "sign": {"epochs": 40, "samples": 4, "kl_warmup": 0.3, "estimator": "local-expectation"},
+    "relu": {"epochs": 100, "samples": 4, "kl_warmup": 0.1},
+    "sigmoid": {"epochs": 80, "samples": 4, "kl_warmup": 0.3},
+    "sign": {"epochs": 40, "samples": 10, "kl_warmup": 0.3, "estimator": "local-expectation"},
 }
