@@ -17,7 +17,7 @@ activation, T, batch, widths, engine = sys.argv[1:]
 case = Case(activation, int(T), int(batch), tuple(map(int, widths.split(","))))
 small = Case(activation, 1, 2, (784, 8, 1))
 library_step(small, engine, *examples(20, 784))(0)  # what torch and the library load once
-x, y = examples(10 * case.batch, case.widths[0])
+x, y = (t.clone() for t in examples(10 * case.batch, case.widths[0]))
 forget_peak()
 before = resident("VmRSS")
 step = library_step(case, engine, x, y)

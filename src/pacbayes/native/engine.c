@@ -75,7 +75,7 @@ static void group_task(void *argument, int n) {
     job *j = argument;
     engine *e = j->e;
     group *p = &e->groups[n];
-    p->loss = 0;
+    p->loss = 0, p->training = j->gradients != NULL;
     for (int l = 1; l <= e->depth && j->gradients; l++) {
         layer *y = &e->layers[l];
         memset(p->gw[l], 0, (size_t)y->out * y->ip * sizeof(float));

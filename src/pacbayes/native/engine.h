@@ -52,7 +52,8 @@ typedef struct {
     vi *gradient_index;
     int *at, *ends, ranges; /* the first layer's entries that are not zero */
     float **gw, **gs, **gb, **gsb; /* by layer */
-    int rows; /* of the chunk at hand, a multiple of LANES */
+    int rows;     /* of the chunk at hand, a multiple of LANES */
+    int training; /* whether a gradient will be wanted */
     double loss;
 } group;
 

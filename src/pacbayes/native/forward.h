@@ -38,10 +38,10 @@ static void first_signs(engine *e, group *p, int inputs, stream *random) {
             normal n = normal_at(u);
             where positive = below(all(0.0f), u);
             vf usual = n.density * inverse(1.0f - n.tail), rare = n.density * inverse(n.tail);
-            if (scored(e, 0)) {
+            if (p->training && scored(e, 0)) {
                 store(p->plus + at, choose(positive, usual, rare));
                 store(p->minus + at, -choose(positive, rare, usual));
-            } else store(p->plus + at, 2.0f * n.density);
+            } else if (p->training) store(p->plus + at, 2.0f * n.density);
             vi threshold = rare_threshold(n.tail);
             uint16_t *units = p->units + (size_t)(o / LANES) * p->rows + i * T;
             for (int t = 0; t < T; t++)
@@ -61,7 +61,7 @@ static void turn_bits(engine *e, group *p) {
             const uint16_t *units = p->units + (size_t)(j / LANES) * p->rows + b * LANES;
             vi row = __builtin_convertvector(*(const half *)units, vi);
             where up = less((vi){0}, row & (1 << j % LANES));
-            h->rows[(size_t)b * y->op + j] = bits(up);
+            if (p->training) h->rows[(size_t)b * y->op + j] = bits(up);
             h->index[(size_t)(j / BITS) * blocks + b] |= keep(up, 1 << j % BITS);
         }
 }
@@ -125,31 +125,40 @@ static void pathwise_layer(engine *e, group *p, int l, stream *random) {
     }
     for (int j = 0; j < y->out; j += TILE_ROWS)
         pathwise_units(e, p, l, j, y->out - j < TILE_ROWS ? y->out - j : TILE_ROWS, random);
-    transpose(y->op, R, h->a, R, h->at, y->op);
+    if (p->training) transpose(y->op, R, h->a, R, h->at, y->op);
+}
+
+/* Draw unit j of layer l > 0 in every row, given u; what only a gradient needs is kept only then. */
+INLINE void draw_unit(const int training, engine *e, group *p, int l, int j, const vf *u,
+                      stream *random) {
+    trace *h = &p->hidden[l];
+    int R = p->rows, blocks = R / LANES, op = e->layers[l].op, score = scored(e, l);
+    vi *index = h->index + (size_t)(j / BITS) * blocks;
+    stream r = *random;
+    for (int b = 0; b < blocks; b++) {
+        sign_draw d = draw_sign(u[b], &r);
+        index[b] |= keep(d.up, 1 << j % BITS);
+        if (!training) continue;
+        size_t at = (size_t)j * R + b * LANES;
+        h->rows[(size_t)b * op + j] = bits(d.up);
+        store(h->slope + at, score ? d.score : 2.0f * d.density);
+        if (h->u) store(h->u + at, u[b]);
+    }
+    *random = r;
 }
 
 /* Layer l > 0 of sign units. */
 static void sign_layer(engine *e, group *p, int l, stream *random) {
     layer *y = &e->layers[l];
-    trace *h = &p->hidden[l];
-    int R = p->rows, blocks = R / LANES, groups = groups_of(y->in), score = scored(e, l);
+    int blocks = p->rows / LANES, groups = groups_of(y->in);
     vf *u = (vf *)p->spare;
-    stream r = *random;
-    memset(h->index, 0, (size_t)groups_of(y->out) * blocks * sizeof(vi));
+    memset(p->hidden[l].index, 0, (size_t)groups_of(y->out) * blocks * sizeof(vi));
     for (int j = 0; j < y->out; j++) {
         all_signed_sums(groups, y->tables + (size_t)j * groups * ENTRIES, p->hidden[l - 1].index,
                         blocks, y->b[j] * y->inverse[j], u);
-        vi *index = h->index + (size_t)(j / BITS) * blocks;
-        for (int b = 0; b < blocks; b++) {
-            sign_draw d = draw_sign(u[b], &r);
-            h->rows[(size_t)b * y->op + j] = bits(d.up);
-            index[b] |= keep(d.up, 1 << j % BITS);
-            size_t at = (size_t)j * R + b * LANES;
-            store(h->slope + at, score ? d.score : 2.0f * d.density);
-            if (h->u) store(h->u + at, u[b]);
-        }
+        if (p->training) draw_unit(1, e, p, l, j, u, random);
+        else draw_unit(0, e, p, l, j, u, random);
     }
-    *random = r;
 }
 
 /* The aggregated head on relu or sigmoid units, R blocks of rows: u = mean/deviation. */

@@ -45,7 +45,7 @@ static inline vu next_words(stream *r) {
 static inline void next_normals(stream *r, vf *a, vf *b) {
     vu one = next_words(r), two = next_words(r);
     vf u = (__builtin_convertvector((vi)(one >> 1), vf) + 0.5f) * 4.656612873e-10f; /* (0, 1] */
-    vf square = most(minus_two_log(u), all(1e-30f)), radius = square * inverse_root(square);
+    vf radius = root(most(minus_two_log(u), all(0.0f)));
     /* Two bits of the angle choose the quadrant, the rest an angle within ±π/4. */
     vf x = __builtin_convertvector((vi)(two << 2) >> 8, vf) * 9.3622396e-8f; /* 2⁻²³·π/4 */
     vf z = x * x;
@@ -87,7 +87,7 @@ static inline sign_draw draw_sign(vf u, stream *r) {
     normal n = normal_at(u);
     where rare = less((vi)next_words(r), rare_threshold(n.tail));
     where up = either(rare, below(all(0.0f), u));
-    vf score = n.density * inverse(choose(rare, n.tail, 1.0f - n.tail));
+    vf score = n.density / choose(rare, n.tail, 1.0f - n.tail);
     return (sign_draw){up, n.density, (vf)((vi)score ^ (INT32_MIN ^ keep(up, INT32_MIN)))};
 }
 

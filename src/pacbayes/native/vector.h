@@ -53,6 +53,7 @@ static inline vf most(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)
 static inline vi integers(vf x) { return (vi)_mm512_cvttps_epi32((__m512)x); }
 static inline vf guess_inverse(vf x) { return (vf)_mm512_rcp14_ps((__m512)x); }
 static inline vf guess_inverse_root(vf x) { return (vf)_mm512_rsqrt14_ps((__m512)x); }
+static inline vf root(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
 static inline float sum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
 #else
 typedef vi where;
@@ -73,6 +74,7 @@ static inline vf most(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)
 static inline vi integers(vf x) { return (vi)_mm256_cvttps_epi32((__m256)x); }
 static inline vf guess_inverse(vf x) { return (vf)_mm256_rcp_ps((__m256)x); }
 static inline vf guess_inverse_root(vf x) { return (vf)_mm256_rsqrt_ps((__m256)x); }
+static inline vf root(vf x) { return (vf)_mm256_sqrt_ps((__m256)x); }
 static inline float sum(vf x) {
     return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
