@@ -21,7 +21,7 @@ ROOMS = [  # each may import from earlier lines only
         "examples",
         "schedules",
     },
-    {"gaussian", "settings"},
+    {"gaussian", "settings", "ledger", "calculator"},
     {"layers"},
     {"hidden"},
     {"heads", "bodies"},

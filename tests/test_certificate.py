@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from scipy.stats import binom
 from torch import nn
 
 from pacbayes import (
@@ -13,6 +14,7 @@ from pacbayes import (
     GaussianConv2d,
     GaussianLinear,
     Network,
+    bounds,
     certify,
     dense_network,
     exact_aggregate,
@@ -91,12 +93,21 @@ def test_a_small_sign_network_can_be_summed_instead(network, data):
 def test_the_ledger_adds_up_and_cannot_overspend(network, data):
     c = certify(network, *data, delta=0.1, samples=2)
     assert sum(c.ledger.values()) == c.delta
-    with pytest.raises(ValueError, match="spends more than delta"):
+    with pytest.raises(ValueError, match="spends more than δ"):
         dataclasses.replace(c, ledger={"pac-bayes": 0.1, "monte-carlo": 1e-18})
 
 
 @pytest.mark.parametrize(
-    ("name", "function"), [("small-kl", small_kl), ("catoni", catoni), ("mcallester", mcallester)]
+    ("name", "function"),
+    [
+        ("small-kl", small_kl),
+        ("catoni", catoni),
+        ("catoni-c", bounds.catoni_c),
+        ("mcallester", mcallester),
+        ("quadratic", bounds.quadratic),
+        ("thiemann", bounds.thiemann),
+        ("unexpected-bernstein", bounds.unexpected_bernstein),
+    ],
 )
 def test_every_bound_can_be_asked_for(network, data, name, function):
     c = certify(network, *data, bound=name, samples=4)
@@ -211,3 +222,60 @@ def test_a_vacuous_certificate_says_so(network, data):
     assert not c.vacuous
     assert dataclasses.replace(c, bound=1.0).vacuous
     assert isinstance(c, Certificate)
+
+
+def test_best_of_pays_for_its_choice_in_the_ledger(network, data):
+    c = certify(network, *data, delta=0.1, bound="best-of", samples=20)
+    assert set(c.ledger) == {
+        "pac-bayes, small-kl",
+        "pac-bayes, unexpected-bernstein",
+        "monte-carlo",
+    }
+    assert c.ledger["monte-carlo"] == 0.05
+    assert sum(c.ledger.values()) <= 0.1
+    values = [f(c.risk_upper, c.kl, c.n, 0.025) for f in (small_kl, bounds.unexpected_bernstein)]
+    assert c.bound == min(values)
+    assert c.bound_name in ("small-kl", "unexpected-bernstein")
+
+
+@pytest.mark.parametrize("inequality", ["empirical-bernstein", "stratified-bernstein"])
+def test_other_monte_carlo_inequalities(network, data, inequality):
+    torch.manual_seed(0)
+    c = certify(network, *data, samples=20, monte_carlo=inequality)
+    truth = linear(exact_aggregate(network.double(), data[0].double()), data[1].double()).mean()
+    assert c.monte_carlo == inequality
+    assert truth < c.risk_upper < c.risk + 0.05
+    pairs, N = 400 * 10, 400 * 20
+    if inequality == "stratified-bernstein":
+        expected = bounds.stratified_bernstein(c.risk, c.within, pairs, N, 0.025)
+    else:
+        expected = bounds.empirical_bernstein(c.risk, c.variance, N, 0.025)
+    assert c.risk_upper == pytest.approx(expected, abs=1e-6)
+    assert c.risk_upper >= expected
+
+
+def test_a_single_draw_has_no_variance(network, data):
+    with pytest.raises(ValueError, match="stratified-bernstein needs draws of its own"):
+        certify(network, *data, samples=1, monte_carlo="stratified-bernstein")
+    with pytest.raises(ValueError, match="monte_carlo must be one of kl-chernoff"):
+        certify(network, *data, samples=1, monte_carlo="hope")
+
+
+def test_contributions_add_up_to_the_bound(network, data):
+    c = certify(network, *data, samples=20)
+    assert math.fsum(c.contributions.values()) == pytest.approx(c.bound, abs=1e-12)
+    assert min(c.contributions.values()) >= 0
+    ratio = c.contributions["KL of layer.weight"] / c.contributions["KL of body.layers.0.weight"]
+    assert ratio == pytest.approx(
+        c.kl_by_part["layer.weight"] / c.kl_by_part["body.layers.0.weight"]
+    )
+    without = small_kl(c.risk_upper, 0.0, c.n, 0.025)
+    assert c.contributions["log terms"] == pytest.approx(without - c.risk_upper)
+
+
+def test_held_out_is_what_unseen_examples_would_give(network, data):
+    c = certify(network, *data, samples=20)
+    errors = math.ceil(c.risk * 400)
+    assert binom.cdf(errors, 400, c.held_out) == pytest.approx(0.05, abs=1e-9)
+    assert c.held_out < c.bound
+    assert bounds.clopper_pearson(1.0, 400, 0.05) == 1

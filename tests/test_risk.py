@@ -95,3 +95,22 @@ def test_deterministic_bodies_are_exact():
     x, y = data(10)
     assert empirical_risk(network, x, y, 5) == empirical_risk(network, x, y, 5)
     assert empirical_risk(network, x, y, 5).draws is None
+
+
+def test_variances_are_those_of_the_draws():
+    """One sampled unit and a saturated head: losses are coins of known bias."""
+    network = dense_network(1, (1,), "sign")
+    with torch.no_grad():
+        network.body.layers[0].weight.mean.fill_(1.0)
+        network.body.layers[0].bias.mean.zero_()
+        network.layer.weight.mean.fill_(1e4)
+        network.layer.bias.mean.zero_()
+    x = torch.tensor([[0.0], [3.0]]).repeat(500, 1)
+    torch.manual_seed(1)
+    found = empirical_risk(network, x, torch.ones(1000), 21)
+    p = torch.special.ndtr(-x / (x.square() + 1).sqrt()).flatten()  # P(loss = 1)
+    within = (p * (1 - p)).mean().item()
+    total = (p.mean() * (1 - p.mean())).item()
+    assert found.within == pytest.approx(within, abs=5 * 0.25 / 1e4**0.5)
+    assert found.variance == pytest.approx(total, abs=5 * 0.25 / 2.1e4**0.5)
+    assert empirical_risk(network, x, torch.ones(1000), 1).within is None

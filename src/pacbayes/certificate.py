@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor
 
-from pacbayes.bounds import catoni, catoni_lambda, kl_chernoff, mcallester, small_kl
-from pacbayes.bounds.domain import check_probability
-from pacbayes.choices import BoundName
+from pacbayes import bounds
+from pacbayes.choices import BoundName, MonteCarlo
 from pacbayes.gaussian import kl_by_part
+from pacbayes.ledger import Ledger
 from pacbayes.network import Network
-from pacbayes.risk import empirical_risk, exact_risk
+from pacbayes.risk import EmpiricalRisk, empirical_risk, exact_risk
 
 __all__ = ["PREDICTOR", "Certificate", "certify"]
 
 PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"
-_BOUNDS = {"small-kl": small_kl, "catoni": catoni, "mcallester": mcallester}
+_SINGLE: dict[str, Callable[[float, float, int, float], float]] = {
+    "small-kl": bounds.small_kl,
+    "catoni": bounds.catoni,
+    "catoni-c": bounds.catoni_c,
+    "mcallester": bounds.mcallester,
+    "quadratic": bounds.quadratic,
+    "thiemann": bounds.thiemann,
+    "unexpected-bernstein": bounds.unexpected_bernstein,
+}
+_CHOSEN_FROM = ("small-kl", "unexpected-bernstein")  # best-of: neither is always the better
 # Far above what float64 roundings of a forward pass and of sums can amount to, far below a digit
 # that is ever printed.
 _ROUNDING = 1e-9
@@ -34,13 +42,20 @@ class Certificate:
     Attributes:
         predictor: which predictor is covered.
         bound: upper bound of its misclassification probability.
-        bound_name: the theorem that gave it.
+        bound_name: the theorem that gave it; of best-of the one that was best.
+        parameters: what the theorem leaves free, as used (λ and α of catoni).
         delta, ledger: total failure probability, and the parts it was spent on.
         risk: mean sampled loss on the bound set.
         risk_upper: upper confidence value of the empirical risk E_Q R_S.
+        monte_carlo: the inequality that gave it; None where nothing was sampled.
         samples, draws: T for each example, and independent draws in all (0 and None: exact).
+        variance, within: of the draws, and of draws of one example.
         n: examples in the bound set.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian.
+        contributions: where the bound comes from, adding up to it: the risk, the Monte-Carlo term,
+            the terms that do not depend on Q, and the KL of every Gaussian.
+        held_out: what Clopper & Pearson 1934 would give for the same error on n examples that
+            training had never seen.
         catoni, catoni_lambda: the paper's bound in the paper's way, at the full δ and without a
             Monte-Carlo term; for comparison only.
         provenance: hashes, seeds and versions.
@@ -49,22 +64,27 @@ class Certificate:
     predictor: str
     bound: float
     bound_name: BoundName
+    parameters: dict[str, float]
     delta: float
     ledger: dict[str, float]
     risk: float
     risk_upper: float
+    monte_carlo: MonteCarlo | None
     samples: int
     draws: float | None
+    variance: float
+    within: float | None
     n: int
     kl: float
     kl_by_part: dict[str, float]
+    contributions: dict[str, float]
+    held_out: float
     catoni: float
     catoni_lambda: float
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if sum(map(Fraction, self.ledger.values())) > Fraction(self.delta):
-            raise ValueError(f"the ledger {self.ledger} spends more than delta = {self.delta}")
+        Ledger(self.delta, self.ledger)  # refuses to overspend
 
     @property
     def vacuous(self) -> bool:
@@ -81,6 +101,7 @@ def certify(
     *,
     delta: float = 0.05,
     bound: BoundName = "small-kl",
+    monte_carlo: MonteCarlo = "kl-chernoff",
     samples: int | None = 100,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
@@ -92,40 +113,101 @@ def certify(
 
     Args:
         x, y: the bound set, every example once: (n, d) and labels −1/+1.
-        bound: the theorem, to be chosen before its value is seen.
+        bound: the theorem, to be chosen before its value is seen; best-of pays for choosing later.
+        monte_carlo: the inequality for the sampled risk, to be chosen in advance as well.
         samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums
             a small all-sign network exactly, which needs no such term.
     """
-    check_probability(delta)
-    if bound not in _BOUNDS:
-        raise ValueError(f"bound must be one of {', '.join(_BOUNDS)}, got {bound!r}")
+    for name, value, kind in (
+        ("bound", bound, BoundName),
+        ("monte_carlo", monte_carlo, MonteCarlo),
+    ):
+        if value not in get_args(kind):
+            raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}")
     network.refuse_changed_state()
     exact = copy.deepcopy(network).double().eval()
     parts = kl_by_part(exact)
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
+    sampled = samples is not None and network.freshness != "exact"
+    theorems = _CHOSEN_FROM if bound == "best-of" else (bound,)
+    ledger = _ledger(delta, theorems, sampled=sampled)
     data = x.double(), y.double()
     risk = exact_risk(exact, *data) if samples is None else empirical_risk(exact, *data, samples)
-    mean = min(1.0, risk.mean + _ROUNDING)
-    if risk.draws is None:
-        ledger, risk_upper = {"pac-bayes": delta}, mean
-    else:
-        ledger = {"pac-bayes": delta / 2, "monte-carlo": delta / 2}
-        risk_upper = kl_chernoff(mean, risk.draws, ledger["monte-carlo"])
-    lam = catoni_lambda(risk.mean, kl, risk.n, delta)
+    upper = _upper(risk, monte_carlo, ledger["monte-carlo"]) if sampled else _rounded(risk.mean)
+    values = {t: _SINGLE[t](upper, kl, risk.n, ledger[_part(t, theorems)]) for t in theorems}
+    best: Any = min(values, key=values.__getitem__)
+    spent = ledger[_part(best, theorems)]
+    lam = bounds.catoni_lambda(risk.mean, kl, risk.n, delta)
+    free = {"lambda": bounds.catoni_lambda(upper, kl, risk.n, spent), "alpha": bounds.ALPHA}
     return Certificate(
         predictor=PREDICTOR,
-        bound=_BOUNDS[bound](risk_upper, kl, risk.n, ledger["pac-bayes"]),
-        bound_name=bound,
+        bound=values[best],
+        bound_name=best,
+        parameters=free if best == "catoni" else {},
         delta=delta,
-        ledger=ledger,
+        ledger=dict(ledger.parts),
         risk=risk.mean,
-        risk_upper=risk_upper,
+        risk_upper=upper,
+        monte_carlo=monte_carlo if sampled else None,
         samples=risk.samples,
         draws=risk.draws,
+        variance=risk.variance,
+        within=risk.within,
         n=risk.n,
         kl=kl,
         kl_by_part=parts,
-        catoni=catoni(risk.mean, kl, risk.n, delta, lam=lam),
+        contributions=_contributions(
+            risk.mean, upper, _SINGLE[best](upper, 0.0, risk.n, spent), values[best], parts
+        ),
+        held_out=bounds.clopper_pearson(risk.mean, risk.n, delta),
+        catoni=bounds.catoni(risk.mean, kl, risk.n, delta, lam=lam),
         catoni_lambda=lam,
         provenance=dict(provenance or {}),
     )
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _ledger(delta: float, theorems: tuple[str, ...], *, sampled: bool) -> Ledger:
+    """Half of δ for the sampled risk, the rest for the theorem, or in parts for several."""
+    halves = Ledger.equal(delta, *(["pac-bayes", "monte-carlo"] if sampled else ["pac-bayes"]))
+    if len(theorems) == 1:
+        return halves
+    several = Ledger.equal(halves["pac-bayes"], *(_part(t, theorems) for t in theorems))
+    rest = {name: part for name, part in halves.parts.items() if name != "pac-bayes"}
+    return Ledger(delta, {**several.parts, **rest})
+
+
+def _part(theorem: str, theorems: tuple[str, ...]) -> str:
+    return "pac-bayes" if len(theorems) == 1 else f"pac-bayes, {theorem}"
+
+
+def _rounded(mean: float) -> float:
+    return min(1.0, mean + _ROUNDING)
+
+
+def _upper(risk: EmpiricalRisk, inequality: MonteCarlo, delta: float) -> float:
+    """The sampled risk raised to its upper confidence value."""
+    mean, draws = _rounded(risk.mean), risk.draws or 1.0
+    if inequality == "kl-chernoff":
+        return bounds.kl_chernoff(mean, draws, delta)
+    if risk.within is None:
+        raise ValueError(f"{inequality} needs draws of its own for every example, two or more")
+    if inequality == "empirical-bernstein":
+        variance = risk.variance + _ROUNDING
+        return bounds.empirical_bernstein(mean, variance, risk.n * risk.samples, delta)
+    pairs = risk.n * (risk.samples // 2)
+    return bounds.stratified_bernstein(mean, min(0.5, risk.within + _ROUNDING), pairs, draws, delta)
+
+
+def _contributions(
+    risk: float, upper: float, without: float, bound: float, parts: dict[str, float]
+) -> dict[str, float]:
+    """The bound as a sum: what it would be without a KL first, then the KL's share by part."""
+    without = min(bound, without)
+    kl = math.fsum(parts.values()) or 1.0
+    shares = {f"KL of {name}": (bound - without) * part / kl for name, part in parts.items()}
+    return {"risk": risk, "monte-carlo": upper - risk, "log terms": without - upper, **shares}

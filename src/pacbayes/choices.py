@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["Activation", "BoundName", "Engine", "Estimator", "Objective", "Protocol"]
+__all__ = [
+    "Activation",
+    "BoundName",
+    "Engine",
+    "Estimator",
+    "MonteCarlo",
+    "Objective",
+    "Protocol",
+    "Theorem",
+]
 
 Activation = Literal["relu", "sigmoid", "sign"]
 Engine = Literal["auto", "torch", "native"]
@@ -18,4 +27,28 @@ Estimator = Literal[
 ]
 Objective = Literal["fix-lambda", "optim-lambda"]
 Protocol = Literal["fast", "paper"]
-BoundName = Literal["small-kl", "catoni", "mcallester"]
+BoundName = Literal[
+    "small-kl",
+    "catoni",
+    "catoni-c",
+    "mcallester",
+    "quadratic",
+    "thiemann",
+    "unexpected-bernstein",
+    "best-of",
+]
+Theorem = Literal[
+    "small-kl",
+    "catoni",
+    "catoni-c",
+    "mcallester",
+    "quadratic",
+    "thiemann",
+    "unexpected-bernstein",
+    "split-kl",
+    "first-order",
+    "tandem",
+    "c-bound",
+    "disintegrated",
+]
+MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]

@@ -12,7 +12,16 @@ from typing import Annotated, Any
 import typer
 
 import pacbayes
-from pacbayes.choices import Activation, BoundName, Engine, Estimator, Objective, Protocol
+from pacbayes.choices import (
+    Activation,
+    BoundName,
+    Engine,
+    Estimator,
+    MonteCarlo,
+    Objective,
+    Protocol,
+    Theorem,
+)
 
 __all__ = ["app", "main"]
 
@@ -155,6 +164,9 @@ def certify(
     run: RunFolder,
     delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
     bound: Annotated[BoundName, typer.Option(help="Theorem, chosen in advance.")] = "small-kl",
+    monte_carlo: Annotated[
+        MonteCarlo, typer.Option(help="Inequality for the sampled risk, chosen in advance.")
+    ] = "kl-chernoff",
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
     exact: Annotated[
         bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
@@ -175,7 +187,14 @@ def certify(
     draws = None if exact else samples
     with console.waiting(f"measuring the risk of {len(data.x_train)} examples"):
         certificate = runs.certify_run(
-            opened, network, data, delta=delta, bound=bound, samples=draws, seed=seed
+            opened,
+            network,
+            data,
+            delta=delta,
+            bound=bound,
+            monte_carlo=monte_carlo,
+            samples=draws,
+            seed=seed,
         )
         errors = predictions.test_errors(opened, network, data)
     if as_json:
@@ -218,39 +237,57 @@ def predict(
 
 @app.command()
 def bound(
-    name: Annotated[BoundName, typer.Argument(metavar="NAME", help="small-kl, catoni, mcallester")],
-    risk: Annotated[float, typer.Option(help="Empirical risk of Q, in [0, 1].")],
+    name: Annotated[Theorem, typer.Argument(metavar="NAME", help="A theorem, as small-kl.")],
     kl: Annotated[float, typer.Option(help="KL(Q|P), in nats.")],
     n: Annotated[int, typer.Option(help="Examples the risk was measured on.")],
+    risk: Annotated[
+        float | None, typer.Option(help="Empirical risk in [0, 1]; for tandem that of pairs.")
+    ] = None,
     delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
     lam: Annotated[
-        float | None, typer.Option("--lambda", help="λ of catoni.  [default: the best]")
+        float | None, typer.Option("--lambda", help="Of catoni and thiemann.  [default: the best]")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="α of catoni.  [default: 1.001]")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Of catoni.  [default: 1.001]")] = None,
+    C: Annotated[float | None, typer.Option(help="Of catoni-c.  [default: the best]")] = None,
+    second_moment: Annotated[
+        float | None, typer.Option(help="Of unexpected-bernstein.  [default: the risk]")
+    ] = None,
+    disagreement: Annotated[float | None, typer.Option(help="Of c-bound.")] = None,
+    networks: Annotated[int | None, typer.Option(help="Of disintegrated.  [default: 1]")] = None,
+    levels: Annotated[str | None, typer.Option(help="Of split-kl, as 0,0.5,1.")] = None,
+    parts: Annotated[str | None, typer.Option(help="Of split-kl, as 0.2,0.05.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from its numbers.
 
+    For the randomised classifier small-kl, catoni, catoni-c, mcallester, quadratic, thiemann,
+    unexpected-bernstein, split-kl; for votes first-order, tandem, c-bound; for a network drawn
+    once disintegrated, whose KL is ln(dQ/dP) at the drawn weights.
+
     pacbayes bound catoni --risk 0.0635 --kl 2363 --n 60000 --delta 0.05
+
+    pacbayes bound tandem --risk 0.004 --kl 2363 --n 60000
     """
     from pacbayes import bounds
+    from pacbayes.calculator import calculate
 
-    result: dict[str, Any] = {"name": name, "risk": risk, "kl": kl, "n": n, "delta": delta}
-    if name == "catoni":
-        alpha = bounds.ALPHA if alpha is None else alpha
-        lam = bounds.catoni_lambda(risk, kl, n, delta, alpha=alpha) if lam is None else lam
-        value = bounds.catoni(risk, kl, n, delta, lam=lam, alpha=alpha)
-        result |= {"bound": value, "lambda": lam, "alpha": alpha}
-    else:
-        if lam is not None or alpha is not None:
-            raise ValueError(f"--lambda and --alpha belong to catoni, not to {name}")
-        function = bounds.small_kl if name == "small-kl" else bounds.mcallester
-        result["bound"] = function(risk, kl, n, delta)
+    given = {
+        "lambda": lam,
+        "alpha": alpha,
+        "C": C,
+        "second-moment": second_moment,
+        "disagreement": disagreement,
+        "networks": networks,
+        "levels": None if levels is None else _numbers("levels", levels),
+        "parts": None if parts is None else _numbers("parts", parts),
+    }
+    free = {option: value for option, value in given.items() if value is not None}
+    result = calculate(name, risk, kl, n, delta, free)
     if as_json:
         print(json.dumps(result))
     else:
         note = " (vacuous)" if result["bound"] >= 1 else ""
-        at = f" at λ = {lam:.6g}" if name == "catoni" else ""
+        at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
         print(f"{name}: {bounds.percent_up(result['bound'], 4)}{note}{at}")
 
 
@@ -335,6 +372,13 @@ def _widths(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"--widths must look like 100,100,100 or none, got {text!r}") from None
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--{name} must be numbers, as 0,0.5,1, got {text!r}") from None
 
 
 def _check_samples(samples: int) -> None:

@@ -29,26 +29,42 @@ class EmpiricalRisk:
         samples: T, draws of the network for each example; 0 where it was summed exactly.
         draws: independent draws in all, n·T where every example has its own and fewer where a
             batch shares them; None where nothing was sampled and the mean is exact.
+        variance: sample variance of all the draws, over n·T − 1.
+        within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each;
+            None where draws are shared or there is but one.
     """
 
     mean: float
     n: int
     samples: int
     draws: float | None
+    variance: float = 0.0
+    within: float | None = None
 
 
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
     check_examples(x, y)
-    total, largest = 0.0, 0
-    for block in _blocks(network, len(x), samples):
-        F = network.draw(x[block], samples).value.mean(0)  # (B,)
-        total += linear(F.double(), y[block].double()).sum().item()
-        largest = max(largest, len(F))
-    shared = {"exact": None, "per-example": 1, "per-batch": largest}[network.freshness]
-    draws = None if shared is None else len(x) * samples / shared
-    return EmpiricalRisk(total / len(x), len(x), samples, draws)
+    n, total, squares, within, largest, drawn = len(x), 0.0, 0.0, 0.0, 0, 0
+    for block in _blocks(network, n, samples):
+        losses = linear(network.draw(x[block], samples).value.double(), y[block].double())  # (T, B)
+        total += losses.mean(0).sum().item()
+        squares += losses.square().sum().item()
+        pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None
+        within += 0.0 if pairs is None else 0.5 * pairs.diff(dim=1).square().sum().item()
+        largest, drawn = max(largest, losses.shape[1]), drawn + losses.numel()
+    mean, shared = total / n, {"exact": None, "per-example": 1, "per-batch": largest}
+    sharing = shared[network.freshness]
+    paired = network.freshness == "per-example" and samples > 1
+    return EmpiricalRisk(
+        mean=mean,
+        n=n,
+        samples=samples,
+        draws=None if sharing is None else n * samples / sharing,
+        variance=max(0.0, squares - drawn * mean**2) / max(1, drawn - 1),
+        within=within / (n * (samples // 2)) if paired else None,
+    )
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ from pacbayes.checkpoint import (
     save_json,
     save_tensors,
 )
-from pacbayes.choices import BoundName
+from pacbayes.choices import BoundName, MonteCarlo
 from pacbayes.data import DataError, Dataset
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
@@ -195,6 +195,7 @@ def certify_run(
     delta: float,
     bound: BoundName,
     samples: int | None,
+    monte_carlo: MonteCarlo = "kl-chernoff",
     seed: int | None,
 ) -> Certificate:
     """Issue the certificate of a trained run and leave it in the folder."""
@@ -211,9 +212,16 @@ def certify_run(
     x, y = data.tensors("train")
     with seeded(seed, "certificate"):
         certificate = certify(
-            network, x, y, delta=delta, bound=bound, samples=samples, provenance=provenance
+            network,
+            x,
+            y,
+            delta=delta,
+            bound=bound,
+            monte_carlo=monte_carlo,
+            samples=samples,
+            provenance=provenance,
         )
-    save_json(run.folder / "certificate.json", {"format": 1, **certificate.as_dict()})
+    save_json(run.folder / "certificate.json", {"format": 2, **certificate.as_dict()})
     return certificate
 
 

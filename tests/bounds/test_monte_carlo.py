@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pacbayes.bounds import kl_chernoff
+from pacbayes.bounds import (
+    bernstein,
+    betting,
+    empirical_bernstein,
+    kl_chernoff,
+    stratified_bernstein,
+)
 
 
 @pytest.mark.parametrize("delta", [0.01, 0.1, 0.5])
@@ -44,3 +50,81 @@ def test_shrinks_as_draws_grow_and_never_falls_below_the_mean():
 def test_nonsense_is_refused(bad):
     with pytest.raises(ValueError, match="must be"):
         kl_chernoff(*bad)
+
+
+@pytest.mark.parametrize("delta", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("draws", [2, 10, 100])
+def test_exact_violation_probability_of_bernsteins(draws, delta):
+    counts = range(draws + 1)
+    for p in (0.001, 0.02, 0.2, 0.5, 0.9, 0.999):
+        known = [bernstein(k / draws, p * (1 - p), draws, delta) for k in counts]
+        sample = [k * (draws - k) / draws / (draws - 1) for k in counts]
+        unknown = [empirical_bernstein(k / draws, sample[k], draws, delta) for k in counts]
+        for upper in (known, unknown):
+            assert sum(binom.pmf(k, draws, p) for k in counts if upper[k] < p) <= delta
+
+
+def test_bernstein_is_the_root_of_its_equation():
+    found = bernstein(0.05, 0.01, 5000, 0.02)
+    e = found - 0.05
+    assert 5000 * e**2 / (2 * (0.01 + e / 3)) == pytest.approx(-np.log(0.02), rel=1e-9)
+
+
+def test_stratified_bernstein_covers_and_is_tighter_where_examples_differ():
+    """300 coins of known biases, T = 10 each: violations in 2000 repetitions, all seeded."""
+    rng = np.random.default_rng(0)
+    p = np.concatenate([np.full(280, 0.01), np.full(20, 0.95)])
+    T, delta, violated, wins = 10, 0.1, 0, 0
+    for _ in range(2000):
+        x = (rng.random((T, 300)) < p).astype(float)
+        within = (0.5 * (x[::2] - x[1::2]) ** 2).mean()
+        upper = stratified_bernstein(x.mean(), within, x.size / 2, x.size, delta)
+        violated += upper < p.mean()
+        wins += upper < kl_chernoff(x.mean(), x.size, delta)
+    # At most δ; were it exactly δ, a count this high would come once in 10⁵.
+    assert violated <= binom.ppf(1 - 1e-5, 2000, delta)
+    assert wins > 1900
+
+
+def test_stratified_bernstein_with_a_wrong_variance_would_not_cover():
+    """The test above can fail: with half the variance and no Chernoff term it does."""
+    rng = np.random.default_rng(1)
+    x = (rng.random((4000, 3000)) < 0.5).mean(1)
+    upper = np.array([bernstein(m, 0.25 * 0.2, 3000, 0.1) for m in x])
+    assert (upper < 0.5).mean() > 0.15
+
+
+def test_betting_covers_and_gains_on_quiet_draws():
+    rng = np.random.default_rng(2)
+    violated = 0
+    for _ in range(1000):
+        violated += betting(rng.beta(0.2, 1.8, 200), 0.1) < 0.1
+    assert violated <= binom.ppf(1 - 1e-5, 1000, 0.1)
+    quiet = rng.normal(0.3, 0.01, 2000).clip(0, 1)
+    assert betting(quiet, 0.05) < kl_chernoff(quiet.mean(), 2000, 0.05)
+    assert betting(quiet, 0.05) > 0.3
+
+
+def test_bets_are_fixed_before_each_draw():
+    """Changing the last draw from its worst to its best must not change the bet made on it."""
+    draws = np.full(50, 0.2)
+    worst, best = (betting([*draws, last], 0.05) for last in (1.0, 0.0))
+    assert best < betting(draws, 0.05) * 1.2
+    assert worst > best
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: bernstein(0.1, -1, 10, 0.1),
+        lambda: empirical_bernstein(0.1, 0.1, 1, 0.1),
+        lambda: empirical_bernstein(0.1, -0.1, 10, 0.1),
+        lambda: stratified_bernstein(0.1, 0.6, 5, 10, 0.1),
+        lambda: betting([], 0.1),
+        lambda: betting([1.5], 0.1),
+        lambda: betting([0.5], 1.0),
+    ],
+)
+def test_more_nonsense_is_refused(call):
+    with pytest.raises(ValueError, match="must be"):
+        call()

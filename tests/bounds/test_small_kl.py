@@ -1,4 +1,4 @@
-"""Langford–Seeger: rounded up, and violated no more often than δ."""
+"""Langford–Seeger and its relaxations: rounded up, ordered, violated no more often than δ."""
 
 import math
 
@@ -8,9 +8,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from pacbayes.bounds import binary_kl, small_kl
+from pacbayes.bounds import binary_kl, catoni_c, mcallester, quadratic, small_kl, thiemann
 
 mpmath.mp.dps = 60
+ARGUMENTS = (st.floats(0, 1), st.floats(0, 1e5), st.integers(8, 10**7), st.floats(1e-9, 0.999))
+ALL = [small_kl, mcallester, quadratic, thiemann, catoni_c]
+
+
+def formula(bound, risk, c, parameter):
+    """Each relaxation as its theorem has it, to sixty digits."""
+    r = mpmath.mpf(risk)
+    if bound is mcallester:
+        return r + mpmath.sqrt(c / 2)
+    if bound is quadratic:
+        return (mpmath.sqrt(r + c / 2) + mpmath.sqrt(c / 2)) ** 2
+    x = mpmath.mpf(parameter)
+    if bound is thiemann:
+        return r / (1 - x / 2) + c / (x * (1 - x / 2))
+    return (1 - mpmath.exp(-x * r - c)) / (1 - mpmath.exp(-x))
+
+
+@pytest.mark.parametrize("bound", ALL[1:])
+@given(*ARGUMENTS, st.floats(1e-3, 1.999))
+def test_relaxations_are_their_formulas_rounded_up(bound, risk, kl, n, delta, parameter):
+    c = (mpmath.mpf(kl) + mpmath.log(2 * mpmath.sqrt(n) / mpmath.mpf(delta))) / n
+    given_it = {thiemann: {"lam": parameter}, catoni_c: {"C": parameter}}.get(bound, {})
+    truth = formula(bound, risk, c, parameter)
+    assert min(1, truth) <= bound(risk, kl, n, delta, **given_it) <= min(1, truth * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("bound", ALL[1:])
+@given(*ARGUMENTS)
+def test_relaxations_are_never_tighter(bound, risk, kl, n, delta):
+    assert bound(risk, kl, n, delta) >= small_kl(risk, kl, n, delta) - 1e-9
+
+
+@given(st.floats(0.001, 0.9), st.floats(0, 1e4), st.integers(100, 10**7), st.floats(1e-9, 0.999))
+def test_the_best_parameters_are_the_best(risk, kl, n, delta):
+    best = small_kl(risk, kl, n, delta)
+    if best < 1:
+        assert catoni_c(risk, kl, n, delta) == pytest.approx(best, rel=1e-7)
+    at = thiemann(risk, kl, n, delta)
+    for lam in (0.01, 0.1, 0.5, 1.0, 1.5, 1.9):
+        assert at <= thiemann(risk, kl, n, delta, lam=lam) * (1 + 1e-12)
+
+
+def test_parameters_outside_their_range_are_refused():
+    with pytest.raises(ValueError, match=r"lambda must be in \(0, 2\), got 2"):
+        thiemann(0.1, 1, 100, 0.05, lam=2)
+    with pytest.raises(ValueError, match="C must be positive and finite, got 0"):
+        catoni_c(0.1, 1, 100, 0.05, C=0)
 
 
 @given(st.floats(0, 1), st.floats(0, 1e5), st.integers(8, 10**7), st.floats(1e-9, 0.999))
@@ -32,9 +79,10 @@ def test_is_the_root_of_its_equation():
 
 @pytest.mark.parametrize("n", [8, 30, 200])
 @pytest.mark.parametrize("delta", [0.01, 0.05, 0.5])
-def test_exact_violation_probability_without_learning_is_at_most_delta(n, delta):
+@pytest.mark.parametrize("bound", ALL)
+def test_exact_violation_probability_without_learning_is_at_most_delta(bound, n, delta):
     """With Q = P a single hypothesis of risk p, errors are binomial: enumerate them all."""
-    bounds = [small_kl(k / n, 0.0, n, delta) for k in range(n + 1)]
+    bounds = [bound(k / n, 0.0, n, delta) for k in range(n + 1)]
     for p in (0.001, 0.01, 0.1, 0.3, 0.5, 0.9):
         violated = sum(binom.pmf(k, n, p) for k in range(n + 1) if bounds[k] < p)
         assert violated <= delta
@@ -52,6 +100,7 @@ def test_exact_violation_probability_without_learning_is_at_most_delta(n, delta)
         ((0.1, 1, 100, 1.0), "delta must be in"),
     ],
 )
-def test_arguments_outside_the_theorem_are_refused(arguments, message):
+@pytest.mark.parametrize("bound", ALL)
+def test_arguments_outside_the_theorem_are_refused(bound, arguments, message):
     with pytest.raises(ValueError, match=message):
-        small_kl(*arguments)
+        bound(*arguments)

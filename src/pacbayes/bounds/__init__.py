@@ -1,20 +1,46 @@
 """Bounds as pure functions of numbers; each result is rounded up and at most one."""
 
-from pacbayes.bounds.binary_kl import binary_kl, kl_inverse
+from pacbayes.bounds.bernstein import unexpected_bernstein
+from pacbayes.bounds.best import best_of
+from pacbayes.bounds.binary_kl import binary_kl, kl_inverse, kl_inverse_below
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
 from pacbayes.bounds.domain import percent_up
-from pacbayes.bounds.mcallester import mcallester
-from pacbayes.bounds.monte_carlo import kl_chernoff
-from pacbayes.bounds.small_kl import small_kl
+from pacbayes.bounds.monte_carlo import (
+    bernstein,
+    betting,
+    clopper_pearson,
+    empirical_bernstein,
+    kl_chernoff,
+    stratified_bernstein,
+)
+from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, thiemann
+from pacbayes.bounds.split_kl import split_kl
+from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
 
 __all__ = [
     "ALPHA",
+    "bernstein",
+    "best_of",
+    "betting",
     "binary_kl",
+    "c_bound",
     "catoni",
+    "catoni_c",
     "catoni_lambda",
+    "clopper_pearson",
+    "disintegrated",
+    "empirical_bernstein",
+    "first_order",
     "kl_chernoff",
     "kl_inverse",
+    "kl_inverse_below",
     "mcallester",
     "percent_up",
+    "quadratic",
     "small_kl",
+    "split_kl",
+    "stratified_bernstein",
+    "tandem",
+    "thiemann",
+    "unexpected_bernstein",
 ]

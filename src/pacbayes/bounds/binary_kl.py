@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 
-__all__ = ["binary_kl", "kl_inverse"]
+__all__ = ["binary_kl", "kl_inverse", "kl_inverse_below"]
 
 
 def binary_kl(q: float, p: float) -> float:
@@ -32,6 +32,14 @@ def kl_inverse(q: float, c: float) -> float:
         else:
             low = middle
     return high
+
+
+def kl_inverse_below(q: float, c: float) -> float:
+    """inf{p ∈ [0, q] : kl(q|p) ≤ c}, never above the exact value: 1 − kl⁻¹(1 − q, c)."""
+    if not 0 <= q <= 1:
+        raise ValueError(f"q must be in [0, 1], got {q}")
+    other = min(1.0, math.nextafter(1 - q, 2.0))
+    return max(0.0, math.nextafter(1 - kl_inverse(other, c), -1.0))
 
 
 def _kl_and_error(q: float, p: float) -> tuple[float, float]:

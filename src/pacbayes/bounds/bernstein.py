@@ -1,0 +1,36 @@
+"""A bound that uses how much the loss varies."""
+
+from __future__ import annotations
+
+import math
+
+from pacbayes.bounds.domain import check, upward
+
+__all__ = ["unexpected_bernstein"]
+
+
+def unexpected_bernstein(
+    risk: float, kl: float, n: int, delta: float, *, second_moment: float | None = None
+) -> float:
+    """PAC-Bayes-unexpected-Bernstein (Mhammedi, Grünwald & Guedj 2019; Wu & Seldin 2022, Thm 12).
+
+    For losses ≤ 1 and every γ of a grid of k values fixed in advance, with probability 1 − δ,
+
+        E_Q R ≤ E_Q R_S + (−ln(1 − γ) − γ)/γ · V + (KL(Q|P) + ln(k/δ)) / (nγ), for all Q,
+
+    V = E_Q (1/n) Σ ℓ². The grid is γ = ½, ¼, …, 2^−k with k = ⌈log₂(½√(n/ln(1/δ)))⌉.
+
+    Args:
+        second_moment: V; equal to the risk for the 0-1 loss, and taken so where not given.
+    """
+    check(risk, kl, n, delta)
+    V = risk if second_moment is None else second_moment
+    if not 0 <= V <= 1:
+        raise ValueError(f"second_moment must be in [0, 1], got {V}")
+    k = max(1, math.ceil(math.log2(0.5 * math.sqrt(n / -math.log(delta)))))
+
+    def at(gamma: float) -> float:
+        price = (kl + math.log(k / delta)) / (n * gamma)
+        return risk + (-math.log1p(-gamma) - gamma) / gamma * V + price
+
+    return min(1.0, upward(min(at(2.0**-i) for i in range(1, k + 1)) + 1e-15))
