@@ -21,7 +21,7 @@ def test_equal_parts_never_exceed_the_whole_and_waste_nothing(total, count):
     "parts", [{"a": 0.05, "b": 1e-18}, {"a": 0.03, "b": 0.03}, {"a": 0.05000000000000001}]
 )
 def test_overspending_is_impossible(parts):
-    with pytest.raises(ValueError, match="spends more than δ = 0.05"):
+    with pytest.raises(ValueError, match=r"spends more than δ = 0\.05"):
         Ledger(0.05, parts)
 
 

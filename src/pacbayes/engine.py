@@ -98,6 +98,7 @@ class NativeEngine:
         self._trained = [(g.mean, g.prior_mean, g.prior_log_scale) for g in gaussians] + [
             (g.log_scale, None, g.prior_log_scale) for g in gaussians if g.learned_scale
         ]
+        self._adam_addresses: list[tuple[int | None, ...]] = []
         self._handle = native.pb_open(
             len(layers) - 1,
             (ctypes.c_int32 * len(widths))(*widths),
@@ -128,20 +129,23 @@ class NativeEngine:
 
         The optimiser's own slots are used, so that it can be saved and taken up by torch.
         """
-        group, tensors = optimiser.param_groups[0], []
+        group, used = optimiser.param_groups[0], []
         for p, prior_mean, prior_log_scale in self._trained:
             slot = optimiser.state[p]
             if not slot:
                 slot["step"] = torch.zeros(())
                 slot["exp_avg"], slot["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
             slot["step"] += 1
-            used = (p, p.grad, slot["exp_avg"], slot["exp_avg_sq"], prior_mean, prior_log_scale)
-            tensors.append(_Tensor(*map(_address, used), p.numel()))
+            ours = (p, p.grad, slot["exp_avg"], slot["exp_avg_sq"], prior_mean, prior_log_scale)
+            used.append((*map(_address, ours), p.numel()))
+        if used != self._adam_addresses:  # they stay where they are from step to step
+            self._adam_addresses = used
+            self._adam_tensors = (_Tensor * len(used))(*(_Tensor(*each) for each in used))
         with self._lock:
             self._native.pb_adam(
                 self._handle,
-                (_Tensor * len(tensors))(*tensors),
-                len(tensors),
+                self._adam_tensors,
+                len(used),
                 coefficient,
                 group["lr"],
                 *group["betas"],
