@@ -21,7 +21,7 @@ ROOMS = [  # each may import from earlier lines only
         "examples",
         "schedules",
     },
-    {"gaussian", "settings", "ledger", "calculator"},
+    {"gaussian", "settings", "ledger", "calculator", "verify"},
     {"layers"},
     {"hidden"},
     {"heads", "bodies"},

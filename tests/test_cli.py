@@ -110,6 +110,28 @@ def test_the_papers_baseline_trains_too(run_cli, csv, tmp_path, estimator):
     assert "epoch    4" in err
 
 
+def test_verify_says_what_holds_and_its_code_says_whether_all_does(run_cli, csv, tmp_path):
+    run = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--out", run, *SMALL)
+    run_cli("certify", run, "--samples", 10)
+    code, out, _ = run_cli("verify", run)
+    assert code == 0
+    assert "The certificate holds." in out
+    path = run / "certificate.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"bound": record["bound"] / 2}))
+    code, out, _ = run_cli("verify", path)
+    assert code == 1
+    assert "FAIL  bound (small-kl)" in out
+    assert "does NOT hold" in out
+    code, out, _ = run_cli("verify", path, "--json")
+    assert code == 1
+    assert json.loads(out)["holds"] is False
+    code, _, err = run_cli("verify", tmp_path / "nowhere.json")
+    assert code == 2
+    assert err.startswith("error: there is no")
+
+
 def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch):
     from pacbayes import engine
 

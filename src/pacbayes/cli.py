@@ -204,6 +204,36 @@ def certify(
 
 
 @app.command()
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A certificate.json, or its run folder.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Also sample the risk anew; takes a minute on MNIST.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a certificate from the files beside it: exit code 1 if anything does not hold.
+
+    Hashes, the δ ledger, n, the KL, the Monte-Carlo term and the bound are derived anew in interval
+    arithmetic, without torch.
+    """
+    from pacbayes.verify import verify as check
+
+    path = certificate / "certificate.json" if certificate.is_dir() else certificate
+    found = []
+    for finding in check(path, full=full):
+        found.append(finding)
+        if not as_json:
+            print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
+    holds = all(f.holds for f in found)
+    if as_json:
+        print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
+    else:
+        print("The certificate holds." if holds else "The certificate does NOT hold.")
+    if not holds:
+        raise typer.Exit(1)
+
+
+@app.command()
 def predict(
     run: RunFolder,
     data: Annotated[

@@ -104,15 +104,38 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
 
 
 def _steps(c: Certificate) -> Table:
-    table = Table("how it adds up", "", box=None, pad_edge=False)
+    """Where each percentage point comes from; the parts add up to the bound."""
+    table = Table("how it adds up", "points", "", box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    parts = dict(c.contributions)
     kind = "exact" if c.draws is None else "sampled"
-    table.add_row(f"{kind} training risk", f"{100 * c.risk:.3f} %")
-    if c.draws is not None:
-        detail = f"{c.draws:.0f} draws, δ = {c.ledger['monte-carlo']:g}"
-        table.add_row(f"… with Monte-Carlo error ({detail})", percent_up(c.risk_upper, 3))
-    detail = f"KL {c.kl:.1f}, n = {c.n}, δ = {c.ledger['pac-bayes']:g}"
-    table.add_row(f"… with generalisation error ({detail})", percent_up(c.bound, 3))
+    table.add_row(f"training risk, {kind}", _points(parts.pop("risk")), "")
+    detail = "" if c.draws is None else f"{c.draws:.0f} draws, {c.monte_carlo}"
+    spent = "" if c.draws is None else f", δ = {c.ledger['monte-carlo']:g}"
+    table.add_row("Monte-Carlo error", _points(parts.pop("monte-carlo")), detail + spent)
+    rest = c.delta - c.ledger.get("monte-carlo", 0.0)
+    detail = f"{c.bound_name}, n = {c.n}, δ = {rest:g}"
+    table.add_row("finite sample, whatever is learned", _points(parts.pop("log terms")), detail)
+    for layer, points, kl in _layers(c, parts):
+        table.add_row(f"what was learned in {layer}", _points(points), f"KL {kl:.1f}")
     return table
+
+
+def _layers(c: Certificate, parts: dict[str, float]) -> Iterable[tuple[str, float, float]]:
+    """Weights and biases of a layer together."""
+    layers: dict[str, list[float]] = {}
+    for name, kl in c.kl_by_part.items():
+        layer = name.rpartition(".")[0].replace("body.layers.", "layer ")
+        points, total = layers.get(layer, [0.0, 0.0])
+        layers[layer] = [points + parts[f"KL of {name}"], total + kl]
+    for layer, (points, kl) in layers.items():
+        number = layer.removeprefix("layer ")
+        shown = f"layer {int(number) + 1}" if number.isdigit() else "the last layer"
+        yield shown, points, kl
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:.3f}"
 
 
 def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
@@ -122,6 +145,7 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
     rows = [
         ("certificate, Monte-Carlo included", percent_up(c.bound), None),
         ("bound in the paper's way (Catoni, no Monte-Carlo)", percent_up(c.catoni), "bound"),
+        ("held-out bound, were all n examples unseen", percent_up(c.held_out), None),
         ("train risk (linear loss)", _percent(c.risk), "train_linear"),
     ]
     if errors is not None:

@@ -1,0 +1,208 @@
+"""A stranger's check: what is true holds, and whatever is tampered with is noticed."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from pacbayes import Settings, runs
+from pacbayes.choices import BoundName, MonteCarlo
+from pacbayes.records import DataSource
+from pacbayes.verify import verify
+
+
+def make_run(folder, activation="relu", **changes):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3)).astype(np.float32)
+    np.savez(folder / "data.npz", x=x, y=(x[:, 0] > 0).astype(int))
+    settings = Settings.of("fast", activation, widths=(4, 3), epochs=3, **changes)
+    source = DataSource(str(folder / "data.npz"))
+    data = source.load()
+    run = runs.prepare(folder / "run", settings, source, data)
+    for _ in runs.train_run(run, data):
+        pass
+    return run, data
+
+
+def certify(run, data, **changes):
+    given = {"delta": 0.05, "bound": "small-kl", "samples": 10, "seed": None} | changes
+    return runs.certify_run(run, run.load_network(), data, **given)
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory):
+    """A run with its certificate, and its folder."""
+    folder = tmp_path_factory.mktemp("issued")
+    run, data = make_run(folder)
+    certify(run, data)
+    return folder
+
+
+@pytest.fixture
+def folder(issued, tmp_path):
+    shutil.copytree(issued / "run", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def failures(folder, **options):
+    return [f.name for f in verify(folder / "certificate.json", **options) if not f.holds]
+
+
+def change(folder, **changes):
+    path = folder / "certificate.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | changes))
+    return record
+
+
+def test_what_was_issued_holds(folder):
+    assert failures(folder, full=True) == []
+
+
+@pytest.mark.parametrize("bound", get_args(BoundName))
+def test_every_theorem_is_verified_and_is_tight(bound, issued, tmp_path):
+    run = runs.open_run(issued / "run")
+    c = certify(run, run.load_data(), bound=bound)
+    shutil.copytree(issued / "run", tmp_path / "run")
+    assert failures(tmp_path / "run") == []
+    if c.bound < 1:
+        change(tmp_path / "run", bound=c.bound * (1 - 1e-9))
+        assert failures(tmp_path / "run") == [f"bound ({c.bound_name})"]
+
+
+@pytest.mark.parametrize("inequality", get_args(MonteCarlo))
+def test_every_monte_carlo_inequality_is_verified_and_is_tight(inequality, issued, tmp_path):
+    run = runs.open_run(issued / "run")
+    c = certify(run, run.load_data(), monte_carlo=inequality)
+    shutil.copytree(issued / "run", tmp_path / "run")
+    assert failures(tmp_path / "run") == []
+    change(tmp_path / "run", risk_upper=c.risk_upper - 3e-6)
+    assert "Monte-Carlo term" in failures(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("activation", "changes"),
+    [("sign", {}), ("sigmoid", {"learned_scale": False}), ("sign", {"prior_scale": 0.5})],
+)
+def test_every_kind_of_network(activation, changes, tmp_path):
+    run, data = make_run(tmp_path, activation, **changes)
+    certify(run, data)
+    assert failures(run.folder, full=True) == []
+
+
+def test_exact_certificates(tmp_path):
+    run, data = make_run(tmp_path, "sign")
+    certify(run, data, samples=None)
+    assert failures(run.folder) == []
+    change(
+        run.folder, risk_upper=json.loads((run.folder / "certificate.json").read_text())["risk"] / 2
+    )
+    assert "exact risk" in failures(run.folder)
+
+
+@pytest.mark.parametrize(
+    ("tampered", "noticed"),
+    [
+        ({"n": 600}, "n is its size"),
+        ({"delta": 0.049}, "δ ledger"),
+        ({"ledger": {"pac-bayes": 0.05, "monte-carlo": 0.05}}, "δ ledger"),
+        ({"ledger": {"pac-bayes": 0.05}}, "δ ledger"),
+        ({"ledger": {"pac-bayes": 0.06, "monte-carlo": -0.01}}, "δ ledger"),
+        ({"draws": 1e9}, "Monte-Carlo term"),
+        ({"risk_upper": 0.0}, "Monte-Carlo term"),
+        ({"kl": 0.1}, "KL(Q|P)"),
+        ({"bound": 0.01}, "bound (small-kl)"),
+        ({"kl": float("nan")}, "KL(Q|P)"),
+    ],
+)
+def test_numbers_that_were_changed_are_noticed(tampered, noticed, folder):
+    change(folder, **tampered)
+    assert noticed in failures(folder)
+
+
+def test_a_kl_one_part_in_a_billion_too_small_is_noticed(folder):
+    record = change(folder)
+    change(folder, kl=record["kl"] * (1 - 3e-9))
+    assert failures(folder) == ["KL(Q|P)"]
+
+
+def test_hashes_of_another_prior_posterior_or_data_are_noticed(folder):
+    provenance = change(folder)["provenance"]
+    for key, noticed in (
+        ("prior_sha256", "hash of the prior"),
+        ("posterior_sha256", "hash of the posterior"),
+        ("data_sha256", "hash of the bound set"),
+    ):
+        change(folder, provenance=provenance | {key: "0" * 64})
+        assert noticed in failures(folder)
+
+
+@pytest.mark.parametrize("name", ["prior", "posterior"])
+def test_weights_that_were_changed_are_noticed(name, folder):
+    path = folder / f"{name}.safetensors"
+    weights = load_file(path)
+    key = next(k for k in weights if k.endswith("mean"))
+    save_file(weights | {key: weights[key] + 1}, path)
+    assert f"hash of the {name}" in failures(folder)
+    assert "KL(Q|P)" in failures(folder)
+
+
+def test_a_weight_outside_the_prior_is_noticed(folder):
+    path = folder / "posterior.safetensors"
+    weights = load_file(path)
+    save_file(weights | {"body.extra.mean": np.ones(3, np.float32)}, path)
+    assert "posterior and prior cover the same weights" in failures(folder)
+    removed = {k: v for k, v in weights.items() if k != "layer.weight.log_scale"}
+    save_file(removed, path)
+    assert "posterior and prior cover the same weights" in failures(folder)
+
+
+def test_a_risk_that_sampling_does_not_give_is_noticed_in_full(folder):
+    record = change(folder)
+    low = record["risk"] / 3
+    change(folder, risk=low, risk_upper=record["risk_upper"] / 2)
+    assert "risk sampled anew" not in failures(folder)
+    assert "risk sampled anew" in failures(folder, full=True, samples=100)
+
+
+def test_what_is_no_certificate_is_an_error(folder, tmp_path):
+    with pytest.raises(ValueError, match="there is no"):
+        list(verify(tmp_path / "nothing.json"))
+    change(folder, format=1)
+    with pytest.raises(ValueError, match="not a certificate of format 2"):
+        list(verify(folder / "certificate.json"))
+    (folder / "certificate.json").write_text('{"format": 2}')
+    with pytest.raises(ValueError, match="lacks bound, "):
+        list(verify(folder / "certificate.json"))
+    (folder / "certificate.json").write_text("[1")
+    with pytest.raises(ValueError, match="is damaged"):
+        list(verify(folder / "certificate.json"))
+    (folder / "posterior.safetensors").unlink()
+    (folder / "certificate.json").write_text('{"format": 2}')
+    with pytest.raises(ValueError, match=r"there is no posterior\.safetensors"):
+        list(verify(folder / "certificate.json"))
+
+
+def test_it_needs_no_torch():
+    code = "import sys, pacbayes.verify; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_kl_is_enclosed_not_guessed(folder):
+    """Against float64: the claimed KL, less what certificates add, lies within the enclosure."""
+    run = runs.open_run(folder)
+    from pacbayes import kl
+
+    with torch.no_grad():
+        value = kl(run.load_network().double()).item()
+    finding = next(f for f in verify(folder / "certificate.json") if f.name == "KL(Q|P)")
+    enclosed = float(finding.detail.split("claimed, ")[1].split()[0].strip("["))
+    assert enclosed == pytest.approx(value, rel=1e-10)
+    assert math.isfinite(value)
