@@ -1,10 +1,16 @@
 import math
 
+import mpmath
 import pytest
 import torch
 
-from pacbayes.bounds import catoni, catoni_lambda
-from pacbayes.objectives import catoni_objective, fix_lambda
+from pacbayes.bounds import catoni, catoni_lambda, small_kl
+from pacbayes.objectives import (
+    catoni_objective,
+    fix_lambda,
+    small_kl_lambda,
+    small_kl_objective,
+)
 
 
 def test_fix_lambda_is_risk_plus_kl_over_lambda():
@@ -30,3 +36,38 @@ def test_its_gradient_vanishes_at_the_best_lambda_and_points_there():
     assert slope(best) == pytest.approx(0, abs=1e-6)
     assert slope(best - 0.5) < -1e-3
     assert slope(best + 0.5) > 1e-3
+
+
+CASES = [(0.05, 2000.0, 60000), (0.002, 30.0, 30000), (0.4, 1.0, 100), (1e-6, 5.0, 5000)]
+
+
+@pytest.mark.parametrize(("q", "k", "n"), CASES)
+def test_small_kl_objective_is_the_bound_with_its_slopes(q, k, n):
+    risk, kl = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (q, k))
+    value = small_kl_objective(risk, kl, n, 0.05)
+    assert value.item() == pytest.approx(small_kl(q, k, n, 0.05), rel=1e-9)
+    slopes = torch.autograd.grad(value, (risk, kl))
+
+    def bound(q, k):
+        return mpmath_inverse(q, (mpmath.mpf(k) + mpmath.log(2 * mpmath.sqrt(n) / 0.05)) / n)
+
+    with mpmath.workdps(40):
+        truth = (mpmath.diff(lambda v: bound(v, k), q), mpmath.diff(lambda v: bound(q, v), k))
+    for found, wanted in zip(slopes, truth, strict=True):
+        assert found.item() == pytest.approx(float(wanted), rel=1e-6)
+    assert small_kl_lambda(q, k, n, 0.05) == pytest.approx(float(truth[0] / truth[1]), rel=1e-6)
+
+
+def mpmath_inverse(q, c):
+    """kl⁻¹ by bisection, to more digits than a numerical derivative asks for."""
+    low, high = mpmath.mpf(q), mpmath.mpf(1)
+    for _ in range(700):
+        p = (low + high) / 2
+        value = q * mpmath.log(q / p) + (1 - q) * mpmath.log((1 - q) / (1 - p))
+        low, high = (p, high) if value < c else (low, p)
+    return high
+
+
+def test_lambda_stays_usable_at_the_edges():
+    for risk, kl, n in ((0.0, 0.0, 100), (1.0, 0.0, 100), (0.5, 1e6, 100)):
+        assert 1 < small_kl_lambda(risk, kl, n, 0.05) < 1e9

@@ -8,6 +8,7 @@ from torch import nn
 
 from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
 from pacbayes.losses import linear
+from pacbayes.objectives import small_kl_lambda
 from pacbayes.randomness import seeded, stream
 from pacbayes.reinforce import draw_weights
 from pacbayes.training import Evaluation
@@ -275,7 +276,7 @@ def test_samples_are_those_of_the_settings(monkeypatch):
 def test_every_epoch_sees_every_example_once_in_an_order_of_its_own(monkeypatch):
     t = trainer(epochs=2)
     seen = []
-    monkeypatch.setattr(t, "weight_step", lambda index, *_: seen.append(index))
+    monkeypatch.setattr(t, "weight_step", lambda index, *_: seen.append(index) or 0.5)
     finish(t)
     epochs = torch.cat(seen).view(2, 60)
     assert torch.equal(epochs.sort(1).values, torch.arange(60).expand(2, 60))
@@ -330,3 +331,28 @@ def test_evaluations_reuse_no_training_steps_random_numbers():
     assert len(set(trained)) == 16
     assert len(set(evaluated)) == 4
     assert not set(trained) & set(evaluated)
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_small_kls_lambda_follows_the_epochs_risk_and_kl(engine, monkeypatch):
+    t = trainer(engine=engine, objective="small-kl", epochs=2, lam=7.0)
+    risks, lambdas = [], []
+    step = t.weight_step
+
+    def followed(index, number, rate, done):
+        lambdas.append(t.log_lambda.exp().item())
+        risk = step(index, number, rate, done)
+        risks.append(risk * len(index))
+        return risk
+
+    monkeypatch.setattr(t, "weight_step", followed)
+    steps = t.steps()
+    while t.epoch < 1:
+        next(steps)
+    count = len(risks)
+    assert lambdas == pytest.approx([7.0] * count)
+    expected = small_kl_lambda(sum(risks) / t.n, kl(t.network).item(), t.n, t.settings.delta)
+    assert t.log_lambda.exp().item() == pytest.approx(expected)
+    next(steps)
+    assert lambdas[count] == pytest.approx(expected)
+    assert 0 < sum(risks[:count]) / t.n < 1

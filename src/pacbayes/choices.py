@@ -25,7 +25,7 @@ Estimator = Literal[
     "reinforce",
     "reinforce-per-example",
 ]
-Objective = Literal["fix-lambda", "optim-lambda"]
+Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
 BoundName = Literal[
     "small-kl",

@@ -73,7 +73,9 @@ def train(
         "fast"
     ),
     activation: Annotated[Activation, typer.Option(help="Hidden units.")] = "relu",
-    objective: Annotated[Objective, typer.Option(help="Keep λ, or learn it.")] = "fix-lambda",
+    objective: Annotated[
+        Objective, typer.Option(help="Keep λ, learn it, or take small-kl's.")
+    ] = "fix-lambda",
     estimator: Annotated[Estimator | None, typer.Option(help="Gradient of sign units.")] = None,
     widths: Annotated[
         str | None, typer.Option(help="Hidden layers, as 100,100,100; none for a linear model.")

@@ -141,7 +141,7 @@ def _points(value: float) -> str:
 def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
     s = run.settings
     comparable = run.record.data.source.name == "binary-mnist" and len(s.widths) == 3
-    paper_result = paper.RESULTS[s.objective, s.activation] if comparable else None
+    paper_result = paper.RESULTS.get((s.objective, s.activation)) if comparable else None
     rows = [
         ("certificate, Monte-Carlo included", percent_up(c.bound), None),
         ("bound in the paper's way (Catoni, no Monte-Carlo)", percent_up(c.catoni), "bound"),

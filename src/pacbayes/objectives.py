@@ -1,15 +1,16 @@
-"""What training minimises: the paper's fix-λ and optim-λ."""
+"""What training minimises: the paper's fix-λ and optim-λ, and the small-kl bound itself."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pacbayes.bounds import ALPHA
+from pacbayes.bounds import ALPHA, kl_inverse
 
-__all__ = ["catoni_objective", "fix_lambda"]
+__all__ = ["catoni_objective", "fix_lambda", "small_kl_lambda", "small_kl_objective"]
 
 
 def fix_lambda(risk: Tensor, kl: Tensor, lam: float) -> Tensor:
@@ -29,3 +30,42 @@ def catoni_objective(
     complexity = kl - math.log(delta) + 2 * torch.log(2 + log_lambda / math.log(alpha))
     t = risk + alpha / lam * complexity
     return torch.expm1(-lam / n * t) / torch.expm1(-lam / n)
+
+
+def small_kl_objective(risk: Tensor, kl: Tensor, n: int, delta: float) -> Tensor:
+    r"""kl⁻¹(R_lin, (KL + ln(2√n/δ))/n): the small-kl bound, differentiable in risk and KL."""
+    complexity = (kl + math.log(2 * math.sqrt(n) / delta)) / n
+    bound: Tensor = _KlInverse.apply(risk.double(), complexity.double())
+    return bound
+
+
+class _KlInverse(torch.autograd.Function):
+    """p = kl⁻¹(q, c), whose slopes follow from kl(q|p) = c.
+
+    ∂p/∂c = p(1 − p)/(p − q) and ∂p/∂q = ln[p(1 − q)/(q(1 − p))]·p(1 − p)/(p − q).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, c: Tensor) -> Tensor:
+        p = q.new_tensor(kl_inverse(q.item(), c.item()))
+        ctx.save_for_backward(q, p)
+        return p
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        q, p = ctx.saved_tensors
+        tiny = torch.finfo(q.dtype).tiny
+        slope = p * (1 - p) / (p - q).clamp(min=tiny)
+        odds = (p * (1 - q)).clamp(min=tiny) / (q * (1 - p)).clamp(min=tiny)
+        return grad * slope * odds.log(), grad * slope
+
+
+def small_kl_lambda(risk: float, kl: float, n: int, delta: float) -> float:
+    r"""The λ at which R + KL/λ descends in the direction of the small-kl bound.
+
+    The ratio of the bound's slopes in risk and KL, λ = n·ln[p(1 − q)/(q(1 − p))] with q the risk
+    and p the bound: where the KL is small λ exceeds n, and nothing need be guessed.
+    """
+    q, c = min(max(risk, 1e-9), 1 - 1e-9), (kl + math.log(2 * math.sqrt(n) / delta)) / n
+    p = min(kl_inverse(q, c), 1 - 1e-12)
+    return max(1.0 + 1e-6, n * math.log(p * (1 - q) / (q * (1 - p))))

@@ -71,6 +71,8 @@ class Settings(BaseModel):
         chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
         chosen |= {"objective": objective}
         if protocol == "paper":
+            if objective == "small-kl":
+                raise ValueError("the paper has no objective small-kl; use protocol fast")
             result = paper.RESULTS[objective, activation]
             chosen |= {"learning_rate": result.learning_rate, "samples": result.samples}
             chosen |= {"estimator": "marginal", "batch_size": 256}

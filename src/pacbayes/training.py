@@ -18,7 +18,7 @@ from pacbayes.examples import check_examples
 from pacbayes.gaussian import kl
 from pacbayes.losses import linear
 from pacbayes.network import Network
-from pacbayes.objectives import catoni_objective, fix_lambda
+from pacbayes.objectives import catoni_objective, fix_lambda, small_kl_lambda
 from pacbayes.randomness import stream
 from pacbayes.reinforce import draw_weights
 from pacbayes.risk import empirical_risk
@@ -115,6 +115,7 @@ class Trainer:
         order = torch.randperm(self.n).split(s.batch(self.n))
         batches = len(order)
         self.network.train()
+        total = 0.0  # of the examples' losses
         for i, index in enumerate(order):
             done = (self.epoch + i / batches) / s.epochs
             rate = self._learning_rate(done)
@@ -122,10 +123,13 @@ class Trainer:
             if s.objective == "optim-lambda" and step % 2 == 1:
                 self._lambda_step(index, step)
             else:
-                self.weight_step(index, step, rate, done)
+                total += self.weight_step(index, step, rate, done) * len(index)
             if i + 1 < batches:
                 yield Progress(self.epoch + 1, i + 1, batches)
         self.epoch += 1
+        if s.objective == "small-kl":
+            lam = small_kl_lambda(total / self.n, kl(self.network).item(), self.n, s.delta)
+            self.log_lambda = torch.tensor(math.log(lam), dtype=torch.float64)
         self.seconds += time.perf_counter() - start
         evaluation = None
         if self.epoch % s.evaluate_every == 0 or self.epoch == s.epochs:
@@ -133,20 +137,25 @@ class Trainer:
         self.generator_state = torch.get_rng_state()
         yield Progress(self.epoch, batches, batches, evaluation)
 
-    def weight_step(self, index: Tensor, step: int, rate: float, done: float) -> None:
-        """One step on the weights: examples, number of the step, rate, part of the run done."""
+    def weight_step(self, index: Tensor, step: int, rate: float, done: float) -> float:
+        """One step on the weights: examples, number of the step, rate, part of the run done.
+
+        Returns:
+            The batch's risk before it.
+        """
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
         lam = self.log_lambda.exp().item()
         self.optimiser.param_groups[0]["lr"] = rate
         if self.native is not None:
-            self.native.loss_and_grad(self.x, self.y, index, self.seed, step)
+            loss = self.native.loss_and_grad(self.x, self.y, index, self.seed, step)
             self.native.adam_step(self.optimiser, weight / lam)
-            return
+            return loss / len(index)
         risk = self._risk(self.x[index], self.y[index])
         self.optimiser.zero_grad()
         fix_lambda(risk, weight * kl(self.network), lam).backward()
         self.optimiser.step()
+        return risk.item()
 
     def _risk(self, x: Tensor, y: Tensor) -> Tensor:
         s = self.settings
