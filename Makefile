@@ -27,10 +27,11 @@ PAPER := --protocol paper --samples 10
 
 results: .venv/installed
 	$(call result,fast-relu,--activation relu)
-	$(call result,fast-relu-unit,--activation relu --unit-scale)
+	$(call result,fast-relu-unit,--activation relu --unit-scale --epochs 150)
 	$(call result,fast-sigmoid,--activation sigmoid)
 	$(call result,fast-sign,--activation sign)
 	$(call result,paper-fix-lambda-relu,$(PAPER))
+	$(call result,paper-fix-lambda-sign,--protocol paper --activation sign)
 	$(call result,paper-optim-lambda-relu,$(PAPER) --objective optim-lambda)
 	$(call result,paper-optim-lambda-relu-rate-0.01,$(PAPER) --objective optim-lambda --lambda-rate 0.01)
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
