@@ -29,6 +29,7 @@ ROOMS = [  # each may import from earlier lines only
     {"enumeration", "reinforce", "objectives", "engine"},
     {"risk"},
     {"certificate", "training", "records"},
+    {"priors"},
     {"runs"},
     {"predictions", "bench"},
     {"plots", "console"},

@@ -138,7 +138,7 @@ def test_hashes_of_another_prior_posterior_or_data_are_noticed(folder):
     for key, noticed in (
         ("prior_sha256", "hash of the prior"),
         ("posterior_sha256", "hash of the posterior"),
-        ("data_sha256", "hash of the bound set"),
+        ("data_sha256", "hash of the data"),
     ):
         change(folder, provenance=provenance | {key: "0" * 64})
         assert noticed in failures(folder)

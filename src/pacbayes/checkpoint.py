@@ -22,6 +22,7 @@ __all__ = [
     "load_tensors",
     "save_json",
     "save_tensors",
+    "tensors_sha256",
 ]
 
 
@@ -31,11 +32,21 @@ class DamagedFileError(ValueError):
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Any = None) -> None:
     """Tensors and a JSON record as one safetensors file, its digest in the header, atomically."""
+    write_atomically(path, _serialised(tensors, record))
+
+
+def tensors_sha256(tensors: Mapping[str, Tensor], record: Any = None) -> str:
+    """Of the file that `save_tensors` would write."""
+    return hashlib.sha256(_serialised(tensors, record)).hexdigest()
+
+
+def _serialised(tensors: Mapping[str, Tensor], record: Any) -> bytes:
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     # One key only: safetensors writes several in no fixed order, and equal runs have equal bytes.
     header = json.dumps({"record": text, "sha256": _digest(whole, text)})
-    write_atomically(path, save(whole, {"pacbayes": header}))
+    content: bytes = save(whole, {"pacbayes": header})
+    return content
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:

@@ -74,8 +74,9 @@ def train(
     ),
     activation: Annotated[Activation, typer.Option(help="Hidden units.")] = "relu",
     objective: Annotated[
-        Objective, typer.Option(help="Keep λ, learn it, or take small-kl's.")
-    ] = "fix-lambda",
+        Objective | None,
+        typer.Option(help="Keep λ, learn it, or take small-kl's.  [default: fix-lambda]"),
+    ] = None,
     estimator: Annotated[Estimator | None, typer.Option(help="Gradient of sign units.")] = None,
     widths: Annotated[
         str | None, typer.Option(help="Hidden layers, as 100,100,100; none for a linear model.")
@@ -84,6 +85,11 @@ def train(
         bool | None, typer.Option("--learned-scale/--unit-scale", help="Deviations of Q.")
     ] = None,
     prior_scale: Annotated[float | None, typer.Option(help="Deviation of P.")] = None,
+    prior_fraction: Annotated[
+        float | None, typer.Option(help="Part of the examples P learns from; the rest is bound on.")
+    ] = None,
+    prior_epochs: Annotated[int | None, typer.Option(help="Of learning P.")] = None,
+    prior_rate: Annotated[float | None, typer.Option(help="Adam's rate in learning P.")] = None,
     lam: Annotated[float | None, typer.Option("--lambda", help="λ.  [default: n]")] = None,
     lambda_rate: Annotated[float | None, typer.Option(help="SGD rate of optim-lambda.")] = None,
     epochs: Annotated[int | None, typer.Option()] = None,
@@ -106,12 +112,17 @@ def train(
     pacbayes train --out runs/relu
 
     pacbayes train --dataset my.csv --activation sign --epochs 100 --out runs/mine
+
+    pacbayes train --prior-fraction 0.5 --out runs/learned-prior
     """
     changes: dict[str, Any] = {
         "estimator": estimator,
         "widths": None if widths is None else _widths(widths),
         "learned_scale": learned_scale,
         "prior_scale": prior_scale,
+        "prior_fraction": prior_fraction,
+        "prior_epochs": prior_epochs,
+        "prior_rate": prior_rate,
         "lam": lam,
         "lambda_rate": lambda_rate,
         "epochs": epochs,
@@ -149,7 +160,8 @@ def train(
         data = source.load()
         if widths is None:  # bundled data are too few to pay for three hidden layers
             settings = settings.model_copy(update={"widths": ()})
-    run = runs.prepare(out, settings, source, data)
+    with console.waiting("preparing the prior"):
+        run = runs.prepare(out, settings, source, data)
     engine_note = runs.engine_note(run, data)
     last = console.show_training(runs.train_run(run, data), run, engine_note, quiet=as_json)
     if as_json:

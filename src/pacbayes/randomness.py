@@ -11,8 +11,15 @@ import torch
 
 __all__ = ["Purpose", "seeded", "stream"]
 
-Purpose = Literal["prior", "training", "certificate", "prediction"]
-_NUMBERS: dict[Purpose, int] = {"prior": 0, "training": 1, "certificate": 2, "prediction": 3}
+Purpose = Literal["prior", "training", "certificate", "prediction", "split", "prior training"]
+_NUMBERS: dict[Purpose, int] = {
+    "prior": 0,
+    "training": 1,
+    "certificate": 2,
+    "prediction": 3,
+    "split": 4,
+    "prior training": 5,
+}
 
 
 def stream(seed: int, purpose: Purpose) -> int:

@@ -40,7 +40,8 @@ class DataRecord(BaseModel):
 
     source: DataSource
     train_sha256: str
-    n: int = Field(ge=1)
+    n: int = Field(ge=1)  # examples in the bound set
+    split_sha256: str | None = None  # of split.safetensors, where the prior had a part of its own
     features: int = Field(ge=1)
     classes: tuple[str, str]
 

@@ -1,7 +1,8 @@
 """A run on disk: settings and prior first, then checkpoints, then a posterior and a certificate.
 
 run.json                what was asked for, on which data, with which versions
-prior.safetensors       P, written before the training set is looked at
+split.safetensors       the bound set's indices, where the prior learned from the others
+prior.safetensors       P, written before the bound set is looked at
 checkpoint.safetensors  where training stands
 history.json            every evaluation
 posterior.safetensors   Q, the best evaluated epoch by bound
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
@@ -28,10 +30,12 @@ from pacbayes.checkpoint import (
     load_tensors,
     save_json,
     save_tensors,
+    tensors_sha256,
 )
 from pacbayes.choices import BoundName, MonteCarlo
 from pacbayes.data import DataError, Dataset
 from pacbayes.network import Network, build_network
+from pacbayes.priors import learn_prior, split
 from pacbayes.randomness import seeded
 from pacbayes.records import DataRecord, DataSource, RunRecord, versions
 from pacbayes.settings import Settings
@@ -91,6 +95,24 @@ class Run:
             raise DamagedFileError(f"{path} is not the run's prior")
         return load_tensors(path)[0]
 
+    def bound_set(self, data: Dataset) -> tuple[Tensor, Tensor]:
+        """The examples the certificate is about: all, or those the prior did not learn from."""
+        x, y = data.tensors("train")
+        if self.record.data.split_sha256 is None:
+            return x, y
+        path = self.folder / "split.safetensors"
+        if not path.exists() or file_sha256(path) != self.record.data.split_sha256:
+            raise DamagedFileError(f"{path} is not the run's split")
+        index = load_tensors(path)[0]["bound"]
+        return x[index].contiguous(), y[index].contiguous()
+
+    def start_network(self) -> Network:
+        """The network before training: Q = P."""
+        network, prior = build_network(self.settings, self.record.data.features), self.load_prior()
+        means = {k.replace("prior_mean", "mean"): v for k, v in prior.items() if "prior_mean" in k}
+        network.load_state_dict(network.state_dict() | prior | means)
+        return network
+
     def load_network(self) -> Network:
         """The trained network: P and Q as saved."""
         if not self.trained:
@@ -121,11 +143,16 @@ def open_run(folder: Path) -> Run:
 def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
     """Create a run, or open the one that is there if it was asked for in the same way."""
     data.signs()  # refuses what is not two classes before anything is written
-    features = data.x_train.shape[1]
+    features, count = data.x_train.shape[1], len(data.x_train)
+    parts = (
+        split(count, settings.prior_fraction, settings.seed) if settings.prior_fraction else None
+    )
+    bound_index = None if parts is None else {"bound": torch.from_numpy(parts[1])}
     wanted = DataRecord(
         source=source,
         train_sha256=data.train_sha256,
-        n=len(data.x_train),
+        n=count if parts is None else len(parts[1]),
+        split_sha256=None if bound_index is None else tensors_sha256(bound_index),
         features=features,
         classes=(data.classes[0], data.classes[1]),
     )
@@ -141,12 +168,19 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
             )
         run.load_prior()
         return run
-    network = build_network(settings, features)
+    if parts is None:
+        network = build_network(settings, features)
+    else:
+        x, y = data.tensors("train")
+        own = torch.from_numpy(parts[0])
+        network = learn_prior(x[own].contiguous(), y[own].contiguous(), settings)
     prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "prior.safetensors"
+    path, split_path = folder / "prior.safetensors", folder / "split.safetensors"
     try:
+        if bound_index is not None:
+            save_tensors(split_path, bound_index)
         save_tensors(path, prior)
         record = RunRecord(
             settings=settings, data=wanted, prior_sha256=file_sha256(path), versions=versions()
@@ -154,6 +188,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         save_json(folder / "run.json", record.model_dump(mode="json"))
     except BaseException:
         path.unlink(missing_ok=True)
+        split_path.unlink(missing_ok=True)
         if new:
             folder.rmdir()
         raise
@@ -169,8 +204,7 @@ def engine_note(run: Run, data: Dataset) -> str:
 
 def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
     """Train from the last checkpoint to the end, saving as it goes."""
-    network = build_network(run.settings, data.x_train.shape[1])
-    trainer = Trainer(network, *data.tensors("train"), run.settings)
+    trainer = Trainer(run.start_network(), *run.bound_set(data), run.settings)
     checkpoint, belonging = run.folder / "checkpoint.safetensors", {"run": run.sha256}
     if checkpoint.exists():
         trainer.restore(*run.load_own(checkpoint.name))
@@ -200,16 +234,17 @@ def certify_run(
 ) -> Certificate:
     """Issue the certificate of a trained run and leave it in the folder."""
     seed = run.settings.seed if seed is None else seed
+    x, y = run.bound_set(data)
     provenance = {
         "data": data.name,
         "data_sha256": data.train_sha256,
+        "split_sha256": run.record.data.split_sha256,
         "prior_sha256": run.record.prior_sha256,
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
         "training_seed": run.settings.seed,
         "certificate_seed": seed,
         "versions": versions(),
     }
-    x, y = data.tensors("train")
     with seeded(seed, "certificate"):
         certificate = certify(
             network,

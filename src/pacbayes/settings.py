@@ -23,6 +23,9 @@ class Settings(BaseModel):
     estimator: Estimator = "leave-one-out"
     learned_scale: bool = False
     prior_scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+    prior_fraction: float = Field(0.0, ge=0, lt=1)  # of the examples, for learning the prior
+    prior_epochs: int = Field(60, ge=1)  # of learning it
+    prior_rate: float = Field(0.003, gt=0, allow_inf_nan=False)
     objective: Objective = "fix-lambda"
     lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
@@ -60,15 +63,18 @@ class Settings(BaseModel):
         cls,
         protocol: Protocol = "fast",
         activation: Activation = "relu",
-        objective: Objective = "fix-lambda",
+        objective: Objective | None = None,
         **changes: Any,
     ) -> Settings:
         """A protocol's defaults for an activation, with changes.
 
         `paper` is the published protocol at the published best hyper-parameters; `fast` is the
-        recipe that reaches the best bound soonest on two CPU cores (docs/recipes.md).
+        recipe that reaches the best bound within a minute on two CPU cores (docs/recipes.md), with
+        other defaults where a part of the data is given to the prior.
         """
         chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
+        learned_prior = changes.get("prior_fraction", 0.0) > 0
+        objective = objective or ("small-kl" if learned_prior else "fix-lambda")
         chosen |= {"objective": objective}
         if protocol == "paper":
             if objective == "small-kl":
@@ -78,6 +84,7 @@ class Settings(BaseModel):
             chosen |= {"estimator": "marginal", "batch_size": 256}
         else:
             chosen |= {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
+            chosen |= _NEAR_A_LEARNED_PRIOR if learned_prior else {}
         return cls(**(chosen | changes))
 
 
@@ -85,4 +92,10 @@ _FAST: dict[str, dict[str, Any]] = {
     "relu": {"epochs": 100, "samples": 4, "kl_warmup": 0.1},
     "sigmoid": {"epochs": 80, "samples": 4, "kl_warmup": 0.3},
     "sign": {"epochs": 40, "samples": 10, "kl_warmup": 0.3, "estimator": "local-expectation"},
+}
+_NEAR_A_LEARNED_PRIOR: dict[str, Any] = {
+    "epochs": 30,
+    "learning_rate": 0.0005,
+    "prior_scale": 0.05,
+    "kl_warmup": 0.0,
 }

@@ -67,8 +67,11 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
         test=_path(run["data"]["source"]["test"]),
         label=run["data"]["source"]["label"],
     )
-    x, y = data.x_train, data.y_train
-    yield from _data(certificate, x, y)
+    yield from _data(certificate, data.x_train, data.y_train)
+    index, finding = _split(certificate, run, path.parent, len(data.x_train))
+    yield finding
+    x, y = data.x_train[index], data.y_train[index]
+    yield Finding("n is its size", certificate["n"] == len(x), f"{len(x)} examples")
     prior = load_file(path.parent / "prior.safetensors")
     posterior = load_file(path.parent / "posterior.safetensors")
     yield _covered(prior, posterior)
@@ -124,8 +127,35 @@ def _data(c: dict[str, Any], x: NDArray[Any], y: NDArray[Any]) -> Iterator[Findi
     hasher = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes())
     hasher.update(np.ascontiguousarray(y, dtype="<i8").tobytes())
     found = hasher.hexdigest()
-    yield Finding("hash of the bound set", found == c["provenance"]["data_sha256"], found)
-    yield Finding("n is its size", c["n"] == len(x), f"{c['n']}, {len(x)} examples")
+    yield Finding("hash of the data", found == c["provenance"]["data_sha256"], found)
+
+
+def _split(
+    c: dict[str, Any], run: dict[str, Any], folder: Path, count: int
+) -> tuple[NDArray[Any], Finding]:
+    """The bound set: all examples, or those recorded before the prior learned from the others."""
+    claimed = c["provenance"].get("split_sha256")
+    learned = run["settings"].get("prior_fraction", 0) > 0
+    same = run["data"].get("split_sha256") == claimed
+    if claimed is None:
+        detail = f"all {count} examples, a data-free prior"
+        return np.arange(count), Finding("bound set", same and not learned, detail)
+    path = folder / "split.safetensors"
+    if not path.is_file():
+        raise ValueError(f"there is no {path}")
+    index = load_file(path)["bound"]
+    holds = (
+        hashlib.sha256(path.read_bytes()).hexdigest() == claimed
+        and same
+        and learned
+        and index.ndim == 1
+        and bool((np.diff(index) > 0).all())  # each once
+        and len(index) < count
+        and int(index[0]) >= 0
+        and int(index[-1]) < count
+    )
+    detail = f"{len(index)} of {count} examples, the prior learned from the others"
+    return index if holds else np.arange(0), Finding("bound set", holds, detail)
 
 
 def _covered(prior: Weights, posterior: Weights) -> Finding:

@@ -1,0 +1,122 @@
+"""A prior may look at its own part of the data, and at nothing else."""
+
+import numpy as np
+import pytest
+import torch
+
+from pacbayes import Settings, kl, runs
+from pacbayes.gaussian import Gaussian
+from pacbayes.priors import learn_prior, split
+from pacbayes.records import DataSource
+from pacbayes.verify import verify
+
+
+def examples(n=400):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 4, generator=generator)
+    return x, torch.where(x[:, 0] + x[:, 1] > 0, 1.0, -1.0)
+
+
+def settings(**changes):
+    given = {"widths": (6,), "epochs": 3, "prior_fraction": 0.5, "prior_epochs": 30} | changes
+    return Settings.of("fast", "relu", prior_rate=0.03, prior_scale=0.3, batch_size=20, **given)
+
+
+@pytest.mark.parametrize(("n", "fraction"), [(100, 0.5), (101, 0.3), (60_000, 0.7)])
+def test_parts_are_disjoint_and_complete(n, fraction):
+    own, bound = split(n, fraction, 0)
+    assert len(own) == round(fraction * n)
+    assert np.array_equal(np.sort(np.concatenate([own, bound])), np.arange(n))
+    assert (np.diff(own) > 0).all()
+    assert (np.diff(bound) > 0).all()
+    assert not np.array_equal(split(n, fraction, 1)[0], own)
+    assert np.array_equal(split(n, fraction, 0)[0], own)
+    assert not np.array_equal(own, np.arange(len(own)))
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.95, 0.999])
+def test_a_bound_needs_examples_and_a_prior_too(fraction):
+    with pytest.raises(ValueError, match=r"a prior fraction of 0\.\d+ leaves \d+ of 100"):
+        split(100, fraction, 0)
+
+
+def test_the_learned_network_has_learned_and_is_its_own_prior():
+    x, y = examples()
+    network = learn_prior(x, y, settings())
+    assert kl(network).item() == 0
+    with torch.no_grad():
+        risk = (0.5 * (1 - y * network(x, 50))).mean().item()
+    assert risk < 0.1
+    scales = {g.prior_log_scale.item() for g in network.modules() if isinstance(g, Gaussian)}
+    assert scales == {torch.tensor(0.3).log().item()}
+
+
+def test_it_depends_on_its_part_and_its_seed_only():
+    x, y = examples()
+    first, again = (learn_prior(x, y, settings()).state_dict() for _ in range(2))
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    other = learn_prior(x, y, settings(seed=1)).state_dict()
+    assert not torch.equal(first["layer.weight.mean"], other["layer.weight.mean"])
+
+
+@pytest.fixture
+def run(tmp_path):
+    x, y = examples()
+    np.savez(tmp_path / "data.npz", x=x.numpy(), y=y.numpy())
+    source = DataSource(str(tmp_path / "data.npz"))
+    data = source.load()
+    return runs.prepare(tmp_path / "run", settings(), source, data), data, source
+
+
+def finish(run, data):
+    for _ in runs.train_run(run, data):
+        pass
+    return runs.certify_run(
+        run, run.load_network(), data, delta=0.05, bound="small-kl", samples=10, seed=None
+    )
+
+
+def test_the_bound_is_on_the_other_part(run):
+    opened, data, _ = run
+    own, bound = split(400, 0.5, 0)
+    x, y = opened.bound_set(data)
+    assert np.array_equal(x.numpy(), data.x_train[bound])
+    assert np.array_equal(y.numpy(), data.signs()[bound])
+    c = finish(opened, data)
+    assert c.n == 200
+    assert c.provenance["split_sha256"] == opened.record.data.split_sha256
+    assert c.bound < 0.35
+    assert all(f.holds for f in verify(opened.folder / "certificate.json", full=True))
+    assert len(own) == 200
+
+
+def test_examples_of_the_bound_set_do_not_change_the_prior(run, tmp_path):
+    opened, data, _ = run
+    _, bound = split(400, 0.5, 0)
+    x, y = data.x_train.copy(), data.signs().copy()
+    x[bound] += 1
+    y[bound] *= -1
+    np.savez(tmp_path / "other.npz", x=x, y=y)
+    source = DataSource(str(tmp_path / "other.npz"))
+    other = runs.prepare(tmp_path / "other", settings(), source, source.load())
+    prior, same = opened.load_prior(), other.load_prior()
+    assert all(torch.equal(prior[k], same[k]) for k in prior)
+
+
+def test_training_starts_at_the_prior_and_resumes(run):
+    opened, data, source = run
+    assert kl(opened.start_network()).item() == 0
+    again = runs.prepare(opened.folder, settings(), source, data)
+    assert again.record == opened.record
+
+
+def test_another_split_is_refused_and_noticed(run):
+    opened, data, _ = run
+    finish(opened, data)
+    path = opened.folder / "split.safetensors"
+    path.write_bytes(path.read_bytes()[:-8] + bytes(8))
+    with pytest.raises(ValueError, match="is not the run's split"):
+        opened.bound_set(data)
+    names = [f.name for f in verify(opened.folder / "certificate.json") if not f.holds]
+    assert "bound set" in names
+    assert "n is its size" in names
