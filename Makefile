@@ -27,7 +27,7 @@ PAPER := --protocol paper --samples 10
 
 results: .venv/installed
 	$(call result,fast-relu,--activation relu)
-	$(call result,fast-relu-unit,--activation relu --unit-scale --epochs 150)
+	$(call result,fast-relu-unit,--activation relu --unit-scale --samples 8)
 	$(call result,fast-sigmoid,--activation sigmoid)
 	$(call result,fast-sign,--activation sign)
 	$(call result,paper-fix-lambda-relu,$(PAPER))

@@ -279,3 +279,38 @@ def test_held_out_is_what_unseen_examples_would_give(network, data):
     assert binom.cdf(errors, 400, c.held_out) == pytest.approx(0.05, abs=1e-9)
     assert c.held_out < c.bound
     assert bounds.clopper_pearson(1.0, 400, 0.05) == 1
+
+
+def test_what_float64_may_lose_is_added_first(network, data):
+    """A billionth on the risk, the variance and the variance within, before any inequality."""
+    r = 0.9e-9
+    torch.manual_seed(0)
+    c = certify(network, *data, samples=20)
+    assert c.risk_upper >= kl_chernoff(c.risk + r, c.draws, 0.025)
+    torch.manual_seed(0)
+    c = certify(network, *data, samples=20, monte_carlo="empirical-bernstein")
+    assert c.risk_upper >= bounds.empirical_bernstein(c.risk + r, c.variance + r, 8000, 0.025)
+    torch.manual_seed(0)
+    c = certify(network, *data, samples=20, monte_carlo="stratified-bernstein")
+    expected = bounds.stratified_bernstein(c.risk + r, c.within + r, 4000, 8000, 0.025)
+    assert c.risk_upper >= expected
+
+
+class Noisy(nn.Module):
+    """One draw for a whole batch."""
+
+    def forward(self, x):
+        return x * torch.randn(1, dtype=x.dtype)
+
+
+def test_draws_that_a_batch_shares_count_once(data):
+    c = certify(Network(Noisy(), GaussianLinear(3, 1)), *data, samples=4)
+    assert c.draws < 400 * 4 / 50
+    assert c.risk_upper >= kl_chernoff(c.risk, c.draws, 0.025)
+    with pytest.raises(ValueError, match="draws of its own for every example"):
+        certify(
+            Network(Noisy(), GaussianLinear(3, 1)),
+            *data,
+            samples=4,
+            monte_carlo="empirical-bernstein",
+        )

@@ -13,6 +13,7 @@ from pacbayes.bounds import (
     kl_chernoff,
     stratified_bernstein,
 )
+from pacbayes.bounds.monte_carlo import _bets
 
 
 @pytest.mark.parametrize("delta", [0.01, 0.1, 0.5])
@@ -106,11 +107,24 @@ def test_betting_covers_and_gains_on_quiet_draws():
 
 
 def test_bets_are_fixed_before_each_draw():
-    """Changing the last draw from its worst to its best must not change the bet made on it."""
-    draws = np.full(50, 0.2)
-    worst, best = (betting([*draws, last], 0.05) for last in (1.0, 0.0))
-    assert best < betting(draws, 0.05) * 1.2
-    assert worst > best
+    """Bets up to a draw stay what they were whatever comes from that draw on."""
+    rng = np.random.default_rng(3)
+    x = rng.random(40)
+    bets = _bets(x, 0.05)
+    for k in (0, 1, 17, 39):
+        other = np.concatenate([x[:k], 1 - x[k:]])
+        assert np.array_equal(_bets(other, 0.05)[: k + 1], bets[: k + 1])
+    assert bets.min() > 0
+    assert bets.max() <= 0.5
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.05, 1e-6])
+def test_betting_ends_where_one_over_delta_was_won(delta):
+    x = np.random.default_rng(4).beta(1, 9, 3000)
+    m = betting(x, delta)
+    won = np.log1p(_bets(x, delta) * (m - x)).sum()
+    assert won == pytest.approx(-np.log(delta), rel=1e-6)
+    assert won >= -np.log(delta)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pacbayes.bounds.binary_kl import kl_inverse
 from pacbayes.bounds.domain import check_probability, upward
 
@@ -90,17 +93,11 @@ def betting(draws: Sequence[float], delta: float) -> float:
     average at most 1 if μ ≥ m; the bound is the least m at which 1/δ was won. Bets follow the
     variance so far, λ_t = √(2 ln(1/δ) / (N·V_{t−1})), so they are fixed before each draw.
     """
-    import numpy as np
-
     x = np.asarray(draws, np.float64)
     if not len(x) or x.min() < 0 or x.max() > 1:
         raise ValueError("draws must be numbers in [0, 1], at least one")
     check_probability(delta)
-    t = np.arange(1, len(x) + 1)
-    means = (0.5 + np.cumsum(x)) / (t + 1)
-    variances = (0.25 + np.cumsum((x - means) ** 2)) / (t + 1)
-    before = np.concatenate([[0.25], variances[:-1]])
-    bets = np.minimum(0.5, np.sqrt(-2 * math.log(delta) / (len(x) * before)))
+    bets = _bets(x, delta)
     low, high, goal = 0.0, 1.0, upward(-math.log(delta)) + 1e-9
     while low < (m := low + 0.5 * (high - low)) < high:
         if float(np.log1p(bets * (m - x)).sum()) >= goal:
@@ -108,6 +105,16 @@ def betting(draws: Sequence[float], delta: float) -> float:
         else:
             low = m
     return high
+
+
+def _bets(x: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    """λ_t from the draws before t, of which there is taken to be one more, at ½ with variance ¼."""
+    t = np.arange(1, len(x) + 1)
+    means = (0.5 + np.cumsum(x)) / (t + 1)
+    variances = (0.25 + np.cumsum((x - means) ** 2)) / (t + 1)
+    before = np.concatenate([[0.25], variances[:-1]])
+    bets: NDArray[np.float64] = np.minimum(0.5, np.sqrt(-2 * math.log(delta) / (len(x) * before)))
+    return bets
 
 
 def clopper_pearson(risk: float, n: int, delta: float) -> float:
