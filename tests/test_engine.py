@@ -195,7 +195,10 @@ def test_seed_step_and_repetition():
 @pytest.mark.parametrize("learned_scale", [False, True])
 def test_a_step_of_adam_is_torchs_on_the_risk_plus_the_kl(learned_scale, threads):
     torch.set_num_threads(threads)
-    network = network_of("relu", widths=(130, 4), d=70, learned_scale=learned_scale)
+    network = dense_network(70, (130, 4), learned_scale=learned_scale, scale=0.5)
+    with torch.no_grad():
+        for p in network.parameters():
+            p += 0.3 * torch.randn_like(p)
     other = copy.deepcopy(network).double()
     native = NativeEngine(network, 1)
     fast = torch.optim.Adam(network.parameters(), lr=0.01)
@@ -223,10 +226,12 @@ def test_denormal_numbers_are_flushed_inside_and_nowhere_else():
     adam = torch.optim.Adam(network.parameters())
     for p in network.parameters():
         p.grad = torch.zeros_like(p)
-        slots = {name: torch.full_like(p, 1e-39) for name in ("exp_avg", "exp_avg_sq")}
+        # The one is denormal, the other the smallest normal number, which decays below it.
+        slots = {"exp_avg": torch.full_like(p, 1e-39), "exp_avg_sq": torch.full_like(p, 1.1755e-38)}
         adam.state[p] = {"step": torch.zeros(()), **slots}
     NativeEngine(network, 1).adam_step(adam, 0.0)
-    assert all((adam.state[p]["exp_avg_sq"] == 0).all() for p in network.parameters())
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert all((adam.state[p][name] == 0).all() for p in network.parameters())
     assert torch.full((3,), 1e-39).mul(2).min() > 0
 
 
@@ -245,6 +250,51 @@ def test_a_probability_is_met_to_the_last_bit_it_can_be(z_scores):
         p = 0.5 + (1 - 2 * loss) / (2 * size)
         expected = stats.norm.cdf(u)
         assert abs(p - expected) < 5 * (expected * (1 - expected) / 2e5) ** 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("u", [-6.5, -5.5, 3.0, 5.5, 6.5])
+def test_scores_hold_far_out(u):
+    """Straight-through's slope of one unit is 2φ(u), however small."""
+    network = dense_network(1, (1,), "sign", estimator="straight-through")
+    with torch.no_grad():
+        network.body.layers[0].weight.mean.zero_()
+        network.body.layers[0].bias.mean.fill_(u * 2**0.5)
+        network.layer.weight.mean.fill_(1.0)
+        network.layer.bias.mean.zero_()
+    NativeEngine(network, 1).loss_and_grad(torch.ones(1, 1), torch.ones(1), torch.arange(1), 1, 1)
+    a = 1.0 if u > 0 else -1.0  # the other side has probability below 3e-8
+    du = -0.5 * stats.norm.pdf(a * 0.5**0.5) * 2 * (1 / 2**0.5 - 0.5 * (a / 2**0.5) / 2 * 2 * a)
+    expected = du * 2 * stats.norm.pdf(u) / 2**0.5
+    found = network.body.layers[0].bias.mean.grad.item()
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_is_not_a_number_shows():
+    network = network_of("relu")
+    x, y, index = toy(n=20)
+    native = NativeEngine(network, 3)
+    before = native.loss_and_grad(x, y, index, 1, 1)
+    spoilt = x.clone()
+    spoilt[19, 3] = float("nan")
+    assert np.isnan(native.loss_and_grad(spoilt, y, index, 1, 1))
+    assert native.loss_and_grad(x, y, index, 1, 1) == before  # and leaves nothing behind
+    assert gradients(network).isfinite().all()
+    with torch.no_grad():
+        network.body.layers[0].weight.mean.fill_(float("nan"))
+    assert np.isnan(native.loss(x, y, index, 1, 1))
+
+
+def test_misuse_is_an_error_not_a_crash():
+    network = network_of("relu")
+    for samples in (0, -3):
+        with pytest.raises(ValueError, match=f"samples must be at least 1, got {samples}"):
+            NativeEngine(network, samples)
+    native, (x, y, index) = NativeEngine(network, 2), toy()
+    with pytest.raises(ValueError, match="needs the gradient"):
+        native.adam_step(torch.optim.Adam(network.parameters()), 0.1)
+    for bad in (index[:0], index > 2):
+        with pytest.raises(ValueError, match="chosen by number"):
+            native.loss(x, y, bad, 1, 1)
 
 
 def frozen(network):

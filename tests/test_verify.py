@@ -68,9 +68,9 @@ def test_what_was_issued_holds(folder):
 
 @pytest.mark.parametrize("bound", get_args(BoundName))
 def test_every_theorem_is_verified_and_is_tight(bound, issued, tmp_path):
-    run = runs.open_run(issued / "run")
-    c = certify(run, run.load_data(), bound=bound)
     shutil.copytree(issued / "run", tmp_path / "run")
+    run = runs.open_run(tmp_path / "run")
+    c = certify(run, run.load_data(), bound=bound)
     assert failures(tmp_path / "run") == []
     if c.bound < 1:
         change(tmp_path / "run", bound=c.bound * (1 - 1e-9))
@@ -79,10 +79,13 @@ def test_every_theorem_is_verified_and_is_tight(bound, issued, tmp_path):
 
 @pytest.mark.parametrize("inequality", get_args(MonteCarlo))
 def test_every_monte_carlo_inequality_is_verified_and_is_tight(inequality, issued, tmp_path):
-    run = runs.open_run(issued / "run")
-    c = certify(run, run.load_data(), monte_carlo=inequality)
     shutil.copytree(issued / "run", tmp_path / "run")
+    run = runs.open_run(tmp_path / "run")
+    c = certify(run, run.load_data(), monte_carlo=inequality)
     assert failures(tmp_path / "run") == []
+    change(tmp_path / "run", risk=-1.0)
+    assert "Monte-Carlo term" in failures(tmp_path / "run")
+    change(tmp_path / "run", risk=c.risk)
     change(tmp_path / "run", risk_upper=c.risk_upper - 3e-6)
     assert "Monte-Carlo term" in failures(tmp_path / "run")
 
@@ -120,6 +123,13 @@ def test_exact_certificates(tmp_path):
         ({"kl": 0.1}, "KL(Q|P)"),
         ({"bound": 0.01}, "bound (small-kl)"),
         ({"kl": float("nan")}, "KL(Q|P)"),
+        ({"risk": float("nan")}, "Monte-Carlo term"),
+        ({"risk": -0.1}, "Monte-Carlo term"),
+        ({"risk_upper": 1e-9}, "Monte-Carlo term"),
+        ({"risk_upper": float("nan")}, "bound (small-kl)"),
+        ({"bound": 1e-9}, "bound (small-kl)"),
+        ({"bound": float("nan")}, "bound (small-kl)"),
+        ({"monte_carlo": None, "draws": None, "ledger": {"pac-bayes": 0.05}}, "exact risk"),
     ],
 )
 def test_numbers_that_were_changed_are_noticed(tampered, noticed, folder):

@@ -87,6 +87,8 @@ class NativeEngine:
         native, kind = library(), _kind(network)
         if native is None or kind is None or not isinstance(network.body, Dense):
             raise ValueError("the native engine cannot take this network")
+        if samples < 1:
+            raise ValueError(f"samples must be at least 1, got {samples}")
         self._native, self.samples = native, samples
         self._lock = threading.Lock()  # one step at a time uses the scratch space
         self._scored = kind[0] == _SIGN and network.baseline is leave_one_out
@@ -108,7 +110,8 @@ class NativeEngine:
         )
         if not self._handle:
             raise MemoryError(f"no memory for the native engine at {samples} samples")
-        weakref.finalize(self, native.pb_close, self._handle)
+        # Not at exit, where a thread may still be in a step; the system frees what is left then.
+        weakref.finalize(self, native.pb_close, self._handle).atexit = False
 
     def loss(self, x: Tensor, y: Tensor, index: Tensor, seed: int, step: int) -> float:
         """Sum over the indexed examples of the linear loss of F̂*_Q."""
@@ -129,6 +132,8 @@ class NativeEngine:
 
         The optimiser's own slots are used, so that it can be saved and taken up by torch.
         """
+        if any(p.grad is None for p, *_ in self._trained):
+            raise ValueError("a step of Adam needs the gradient that loss_and_grad leaves")
         group, used = optimiser.param_groups[0], []
         for p, prior_mean, prior_log_scale in self._trained:
             slot = optimiser.state[p]
@@ -163,13 +168,15 @@ class NativeEngine:
         step: int,
         gradients: ctypes.Array[ctypes.c_void_p] | None,
     ) -> float:
+        if index.dtype == torch.bool or not len(index):
+            raise ValueError(f"examples are chosen by number, got {len(index)} of {index.dtype}")
         if x.shape != (len(y), self._inputs):
             raise ValueError(f"examples {tuple(x.shape)} do not fit {self._inputs} inputs")
         # Names keep what a pointer points to alive until the call is over.
         features, labels = x.float().contiguous(), y.float().contiguous()
-        chosen = index.long().contiguous()
+        chosen, loss = index.long().contiguous(), ctypes.c_double()
         with self._lock:
-            loss: float = self._native.pb_run(
+            status = self._native.pb_run(
                 self._handle,
                 _pointers(self._parameters),
                 gradients,
@@ -181,12 +188,13 @@ class NativeEngine:
                 seed,
                 step,
                 torch.get_num_threads(),
+                ctypes.byref(loss),
             )
-        if loss == -1:
+        if status == 1:
             raise MemoryError(f"no memory for a step of {len(chosen)} examples")
-        if loss == -2:
+        if status == 2:
             raise ValueError(f"an index does not fit {len(features)} examples")
-        return loss
+        return loss.value
 
 
 def _kind(network: Network) -> tuple[int, int] | None:
@@ -242,8 +250,8 @@ def _declared(native: ctypes.CDLL) -> ctypes.CDLL:
     native.pb_open.restype = pointer
     native.pb_close.argtypes = [pointer]
     native.pb_close.restype = None
-    native.pb_run.argtypes = [*[pointer] * 5, long, pointer, number, word, word, number]
-    native.pb_run.restype = ctypes.c_double
+    native.pb_run.argtypes = [*[pointer] * 5, long, pointer, number, word, word, number, pointer]
+    native.pb_run.restype = number
     native.pb_adam.argtypes = [
         *(pointer, pointer, number, ctypes.c_float),
         *[ctypes.c_double] * 4,

@@ -241,7 +241,8 @@ def _monte_carlo(c: dict[str, Any]) -> Finding:
         holds = upper >= 1 or bool(arb(upper) >= arb(risk) + width)
     else:
         raise ValueError(f"unknown Monte-Carlo inequality {inequality!r}")
-    return Finding("Monte-Carlo term", holds and 1 <= c["draws"] <= N, f"{detail} by {inequality}")
+    holds = holds and 0 <= risk <= upper and 1 <= c["draws"] <= N
+    return Finding("Monte-Carlo term", holds, f"{detail} by {inequality}")
 
 
 def _bound(c: dict[str, Any], kl: arb) -> Finding:

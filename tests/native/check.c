@@ -25,15 +25,17 @@ int main(void) {
                         }
                         for (int i = 0; i < n * d; i++) x[i] = (float)(i % 3);
                         for (int i = 0; i < n; i++) y[i] = i % 2 ? 1.0f : -1.0f;
-                        int64_t index[] = {4, 0, 2, 2, 1};
+                        int64_t index[] = {4, 0, 2, 2, 1}, many[150] = {0};
                         engine *e = pb_open(depth, shapes[s], act, est, learned, samples[t]);
                         for (int count = 1; count <= n; count += 4) {
-                            double loss = pb_run(e, (const float *const *)parameters, gradients, x, y,
-                                                 n, index, count, 1, 2, 1 + t % 3);
-                            if (!(loss >= 0 && loss <= count)) return 1;
-                            pb_run(e, (const float *const *)parameters, NULL, x, y, n, index, count, 1, 2, 2);
-                            if (pb_run(e, (const float *const *)parameters, gradients, x, y, 4, index,
-                                       count, 1, 2, 2) != -2)
+                            const float *const *from = (const float *const *)parameters;
+                            double loss = -1;
+                            int threads = 1 + t % 3;
+                            if (pb_run(e, from, gradients, x, y, n, index, count, 1, 2, threads, &loss) ||
+                                !(loss >= 0 && loss <= count))
+                                return 1;
+                            if (pb_run(e, from, NULL, x, y, n, many, 150, 1, 2, 2, &loss)) return 1;
+                            if (pb_run(e, from, gradients, x, y, 4, index, count, 1, 2, 2, &loss) != 2)
                                 return 2;
                         }
                         size_t width = shapes[s][1];

@@ -108,17 +108,17 @@ static int make_room(engine *e, int64_t count) {
     return 1;
 }
 
-/* Sum of the linear losses of the examples index[0:count] of n; −1 where memory ran out, −2 for an
- * index that is none. Where gradients is not NULL also the gradient of their mean. Parameters and gradients: four arrays a
- * layer, means of weights and of biases, log-scales of weights and of biases (one number each
- * where scales are not learned). */
-double pb_run(engine *e, const float *const *parameters, float *const *gradients, const float *x,
-              const float *y, int64_t n, const int64_t *index, int count, uint64_t seed,
-              uint64_t step, int threads) {
+/* The sum of the linear losses of the examples index[0:count] of n, into *loss; where gradients is
+ * not NULL also the gradient of their mean. Returns 0, or 1 where memory ran out, or 2 for an index
+ * that is none. Parameters and gradients: four arrays a layer, means of weights and of biases,
+ * log-scales of weights and of biases (one number each where scales are not learned). */
+int pb_run(engine *e, const float *const *parameters, float *const *gradients, const float *x,
+           const float *y, int64_t n, const int64_t *index, int count, uint64_t seed,
+           uint64_t step, int threads, double *loss) {
     for (int i = 0; i < count; i++)
-        if (index[i] < 0 || index[i] >= n) return -2;
+        if (index[i] < 0 || index[i] >= n) return 2;
     if (!gradients) free_room(e);
-    else if (!make_room(e, count)) return -1;
+    else if (!make_room(e, count)) return 1;
     job j = {e, gradients, x, y, index, count, seed, step};
     take_parameters(e, parameters);
     run_tasks(&e->threads, threads, first_tasks(e) + e->depth, load_task, &j);
@@ -127,9 +127,11 @@ double pb_run(engine *e, const float *const *parameters, float *const *gradients
         int blocks = (e->layers[0].in + LANES - 1) / LANES;
         run_tasks(&e->threads, threads, blocks + 1 + e->depth, gradient_task, &j);
     }
-    double loss = 0;
-    for (int g = 0; g < GROUPS; g++) loss += e->groups[g].loss;
-    return e->failed ? -1 : loss;
+    *loss = 0;
+    for (int g = 0; g < GROUPS; g++) *loss += e->groups[g].loss;
+    int failed = e->failed;
+    e->failed = 0; /* the next step may find what this one lacked */
+    return failed;
 }
 
 /* A step of Adam on the risk, whose gradient is in the tensors, plus coefficient·KL; `steps` counts

@@ -23,7 +23,7 @@ static inline int pack(uint32_t m, int k, int *out) {
 static inline vf entries(const float *row, int k, int d) { return some(row + k, d - k); }
 static inline void put(float *row, int k, int d, vf x) { store_some(row + k, d - k, x); }
 
-static inline uint32_t nonzero(vf x) { return bits(below(all(0.0f), magnitude(x))); }
+static inline uint32_t nonzero(vf x) { return bits(less((vi){0}, (vi)magnitude(x))); }
 
 /* The entries of a chunk's inputs that are not zero, range by range of the weights that stay in
  * cache: `ends` has, for input i and range g, how many entries of i come up to the end of g. */

@@ -6,7 +6,7 @@
 #include "random.h"
 
 static inline vf activated(int activation, vf z) {
-    return activation == RELU ? most(z, all(0.0f)) : inverse(1.0f + exponential(-z));
+    return activation == RELU ? most(all(0.0f), z) : inverse(1.0f + exponential(-z));
 }
 
 /* First layer of relu or sigmoid units: a = f(mean + dev·ε). */
@@ -23,6 +23,8 @@ static void first_pathwise(engine *e, group *p, int inputs, stream *random) {
         }
         memset(h->at + to + y->out, 0, (op - y->out) * sizeof(float));
     }
+    size_t used = (size_t)inputs * T; /* rows that only fill a vector must be finite */
+    memset(h->at + used * op, 0, (p->rows - used) * op * sizeof(float));
     transpose(p->rows, y->op, h->at, y->op, h->a, p->rows);
 }
 

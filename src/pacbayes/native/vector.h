@@ -110,7 +110,7 @@ static inline vf exponential_within(vf x) {
 
 /* e^x, flat beyond the range of floats. */
 static inline vf exponential(vf x) {
-    return exponential_within(least(most(x, all(-87.0f)), all(88.0f)));
+    return exponential_within(least(all(88.0f), most(all(-87.0f), x)));
 }
 
 /* 2^y for |y| ≤ 120, y rounded to a float as it is: a polynomial of degree 5. */
@@ -148,7 +148,7 @@ typedef struct {
  * half of 2⁻³². The tail is φ·m: m(t), Mills' ratio, is s·P(s) at s = 1/(1 + 0.29t), P of degree 7
  * fitted to the least relative error on [0, 7]. */
 static inline normal normal_at(vf u) {
-    vf t = least(magnitude(u), all(7.0f)), s = inverse(t * 0.29f + 1.0f);
+    vf t = least(all(7.0f), magnitude(u)), s = inverse(t * 0.29f + 1.0f);
     vf p = 0.09727503f * s - 0.47594798f;
     p = p * s + 0.74929106f;
     p = p * s - 0.35442436f;

@@ -1,0 +1,151 @@
+"""Whole steps of the engine, its own random numbers drawn again and put through float64 torch."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from pacbayes import dense_network, hidden
+from pacbayes.engine import NativeEngine, available, library
+from pacbayes.losses import linear
+
+pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
+
+LANES = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
+TILE_ROWS = 12 if LANES == 16 else 6
+KINDS = [
+    ("relu", "marginal"),
+    ("sigmoid", "marginal"),
+    ("sign", "marginal"),
+    ("sign", "leave-one-out"),
+    ("sign", "local-expectation"),
+    ("sign", "straight-through"),
+]
+
+
+def up(count, unit):
+    return -(-count // unit) * unit
+
+
+def chunk_inputs(T):
+    """As space.h has it: 64 rows or more that fill vectors best."""
+    best = least = 1 if T >= 64 else -(-64 // T)
+    for i in range(least, 256 // T + 1):
+        if (-i * T % LANES) * best < (-best * T % LANES) * i:
+            best = i
+    return best
+
+
+def drawn(function, key, count, dtype):
+    out = np.zeros(up(count, 2 * LANES), dtype)
+    getattr(library(), function)(*key, out.ctypes.data, len(out))
+    return out
+
+
+def first_words(words, m, T, width):
+    """Of the first layer: (inputs, vectors of units, T, lanes) as (T, inputs, units)."""
+    op = up(width, 16)
+    block = words[: m * op * T].reshape(m, op // LANES, T, LANES)
+    return block.transpose(2, 0, 1, 3).reshape(T, m, op)[:, :, :width]
+
+
+def replay(widths, T, B, key, *, signs):
+    """Every layer's words or normals, (T, B, width)."""
+    n, out = chunk_inputs(T), [np.zeros((T, B, w)) for w in widths]
+    for c, s in enumerate(range(0, B, n)):
+        m = min(n, B - s)
+        R, op = up(m * T, LANES), up(widths[0], 16)
+        # Normals are drawn two vectors at a time for a tile of units; words for each unit.
+        tiles = [[min(TILE_ROWS, w - j) for j in range(0, w, TILE_ROWS)] for w in widths[1:]]
+        if signs:
+            z = drawn("pb_words", (*key, c), m * op * T + R * sum(widths[1:]), np.uint32)
+            z = (z.view(np.int32).astype(np.int64) + 2**31).astype(float)
+            out[0][:, s : s + m] = first_words(z, m, T, widths[0])
+            at, tiles = m * op * T, [[w] for w in widths[1:]]
+        else:
+            count = R * op + sum(up(u * R, 2 * LANES) for t in tiles for u in t)
+            z = drawn("pb_normals", (*key, c), count, np.float32)
+            rows = z[: R * op].reshape(R, op)[: m * T, : widths[0]]
+            out[0][:, s : s + m] = rows.reshape(m, T, -1).transpose(1, 0, 2)
+            at = R * op
+        for layer, units in enumerate(tiles, 1):
+            parts = []
+            for u in units:
+                parts.append(z[at : at + u * R].reshape(u, R)[:, : m * T])
+                at += u * R if signs else up(u * R, 2 * LANES)
+            block = np.concatenate(parts).reshape(-1, m, T)
+            out[layer][:, s : s + m] = block.transpose(2, 1, 0)
+    return [torch.from_numpy(o) for o in out]
+
+
+def agrees(network, native, kind, widths, T, B, monkeypatch, *, key=(3, 9), dense=False):
+    """Loss and every gradient of one step, against float64 autograd on the same draws."""
+    generator = torch.Generator().manual_seed(B)
+    d = network.body.layers[0].weight.mean.shape[1]
+    x = torch.randn(B, d, generator=generator) * 2 / d**0.5
+    if not dense:
+        x[torch.rand(B, d, generator=generator) < 0.6] = 0
+    y = torch.where(torch.rand(B, generator=generator) < 0.5, 1.0, -1.0)
+    index = torch.randint(B, (B,), generator=generator)  # some twice, some never
+    loss = native.loss_and_grad(x, y, index, *key) / B
+    found = [p.grad.double().clone() for p in network.parameters()]
+    assert native.loss(x, y, index, *key) / B == pytest.approx(loss, abs=1e-9)
+
+    draws, near = iter(replay(widths, T, B, key, signs=kind[0] == "sign")), []
+
+    def sample_sign(u, samples):
+        z = next(draws)
+        tail = torch.erfc(u.detach().abs() * 0.5**0.5).mul(0.5).expand(z.shape)
+        near.append((((z + 0.5) / 2**32 - tail).abs() < tail * 1e-5 + 2.0**-32).any().item())
+        return torch.where((z < torch.floor(tail * 2**32)) ^ (u.detach() > 0), 1.0, -1.0).double()
+
+    monkeypatch.setattr(hidden, "sample_sign", sample_sign)
+    monkeypatch.setattr(hidden, "_normal", lambda mean, dev, samples: mean + dev * next(draws))
+    exact = copy.deepcopy(network).double()
+    truth = linear(exact(x[index].double(), T), y[index].double()).mean()
+    gradients = torch.autograd.grad(truth, list(exact.parameters()))
+    monkeypatch.undo()
+    if any(near):  # a draw within rounding of its probability may fall on either side
+        return
+    assert loss == pytest.approx(truth.item(), abs=3e-6)
+    for ours, theirs in zip(found, gradients, strict=True):
+        assert (ours - theirs).abs().max() < 1e-3 * theirs.abs().max() + 1e-7
+
+
+def made(kind, widths, d, *, learned_scale, scale):
+    torch.manual_seed(1)
+    network = dense_network(
+        d, widths, kind[0], estimator=kind[1], learned_scale=learned_scale, scale=scale
+    )
+    with torch.no_grad():
+        for p in network.parameters():
+            p += 0.3 * torch.randn_like(p)
+    return network
+
+
+@pytest.mark.parametrize(("learned_scale", "scale"), [(False, 0.5), (True, 1.0)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("widths", "T", "B", "d"),
+    [
+        ((3,), 2, 5, 4),
+        ((17, 33), 7, 150, 70),
+        ((130, 20), 10, 37, 130),
+        ((150, 140), 50, 9, 65),
+        ((5, 16, 1, 40, 3), 3, 70, 20),
+    ],
+)
+def test_a_step_is_float64s_with_the_same_draws(
+    widths, T, B, d, kind, learned_scale, scale, monkeypatch
+):
+    network = made(kind, widths, d, learned_scale=learned_scale, scale=scale)
+    agrees(network, NativeEngine(network, T), kind, widths, T, B, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", KINDS[::3])
+def test_one_engine_takes_batches_of_every_size(kind, monkeypatch):
+    network = made(kind, (17, 9), 70, learned_scale=True, scale=1.0)
+    native = NativeEngine(network, 7)
+    for B in (200, 64, 65, 3, 128):
+        agrees(network, native, kind, (17, 9), 7, B, monkeypatch, key=(3, B), dense=B == 64)
