@@ -33,3 +33,12 @@ def test_a_part_is_a_probability(parts):
 
 def test_parts_have_names():
     assert Ledger.equal(0.1, "one", "two")["two"] == 0.05
+
+
+def test_a_ledger_does_not_change():
+    given = {"one": 0.05}
+    ledger = Ledger(0.05, given)
+    given["one"] = 1.0
+    assert ledger["one"] == 0.05
+    with pytest.raises(TypeError):
+        ledger.parts["one"] = 1.0

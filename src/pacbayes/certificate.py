@@ -11,15 +11,14 @@ from typing import Any, get_args
 from torch import Tensor
 
 from pacbayes import bounds
-from pacbayes.choices import BoundName, MonteCarlo
+from pacbayes.choices import PREDICTOR, BoundName, MonteCarlo
 from pacbayes.gaussian import kl_by_part
 from pacbayes.ledger import Ledger
 from pacbayes.network import Network
 from pacbayes.risk import EmpiricalRisk, empirical_risk, exact_risk
 
-__all__ = ["PREDICTOR", "Certificate", "certify"]
+__all__ = ["Certificate", "certify"]
 
-PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"
 _SINGLE: dict[str, Callable[[float, float, int, float], float]] = {
     "small-kl": bounds.small_kl,
     "catoni": bounds.catoni,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 __all__ = [
+    "PREDICTOR",
     "Activation",
     "BoundName",
     "Engine",
@@ -52,3 +53,5 @@ Theorem = Literal[
     "disintegrated",
 ]
 MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]
+
+PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"

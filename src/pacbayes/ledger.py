@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import nextafter
+from types import MappingProxyType
 
 from pacbayes.bounds.domain import check_probability
 
@@ -30,6 +31,7 @@ class Ledger:
             check_probability(part)
         if sum(map(Fraction, self.parts.values())) > Fraction(self.total):
             raise ValueError(f"the ledger {dict(self.parts)} spends more than δ = {self.total}")
+        object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
 
     @classmethod
     def equal(cls, total: float, *names: str) -> Ledger:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pacbayes.certificate import PREDICTOR
 from pacbayes.checkpoint import save_json
+from pacbayes.choices import PREDICTOR
 from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
 from pacbayes.losses import zero_one
 from pacbayes.network import Network

@@ -60,7 +60,7 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
     return EmpiricalRisk(
         mean=mean,
         n=n,
-        samples=samples,
+        samples=0 if sharing is None else samples,
         draws=None if sharing is None else n * samples / sharing,
         variance=max(0.0, squares - drawn * mean**2) / max(1, drawn - 1),
         within=within / (n * (samples // 2)) if paired else None,

@@ -17,6 +17,7 @@ mpmath.mp.dps = 60
     st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e5), st.integers(1, 10**7), st.floats(1e-9, 0.9)
 )
 def test_is_the_least_over_its_grid_rounded_up(risk, V, kl, n, delta):
+    V = max(V, risk**2)
     k = max(1, math.ceil(math.log2(0.5 * math.sqrt(n / -math.log(delta)))))
 
     def at(i):
@@ -38,6 +39,14 @@ def test_exact_violation_probability_without_learning_is_at_most_delta(n, delta)
         assert violated <= delta
 
 
+def test_the_grid_ends_where_it_was_paid_for():
+    """With n = 30 and δ = ½ the grid is ½, ¼: an eighth would be lower, and is not its to use."""
+    found = unexpected_bernstein(0.9, 0.0, 30, 0.5)
+    log = math.log(2 / 0.5)
+    at = [0.9 + (-math.log1p(-g) - g) / g * 0.9 + log / (30 * g) for g in (0.5, 0.25, 0.125)]
+    assert found == pytest.approx(min(1.0, *at[:2]))
+
+
 def test_a_loss_that_varies_little_is_worth_something():
     little = unexpected_bernstein(0.3, 500, 60000, 0.05, second_moment=0.09)
     assert little < unexpected_bernstein(0.3, 500, 60000, 0.05)
@@ -45,5 +54,7 @@ def test_a_loss_that_varies_little_is_worth_something():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ValueError, match=r"second_moment must be in \[0, 1\], got 2"):
+    with pytest.raises(ValueError, match=r"second_moment must be in \[risk², 1\], got 2"):
         unexpected_bernstein(0.1, 1, 10, 0.05, second_moment=2)
+    with pytest.raises(ValueError, match="second_moment must be"):
+        unexpected_bernstein(0.5, 1, 10, 0.05, second_moment=0.1)

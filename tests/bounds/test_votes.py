@@ -35,6 +35,7 @@ def test_c_bound_is_its_formula():
     found = c_bound(0.1, 0.15, 50, 60000, 0.05)
     assert found == pytest.approx(1 - (1 - 2 * r) ** 2 / (1 - 2 * d), rel=1e-9)
     assert c_bound(0.49, 0.3, 1000, 6000, 0.05) == 1
+    assert c_bound(0.5, 0.0, 0.0, 60000, 0.05) == 1  # r just above one half
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.4])
@@ -97,7 +98,9 @@ def test_the_lower_inverse_is_below_and_tight():
         (lambda: c_bound(0.1, 0.6, 1, 100, 0.05), "disagreement is at most 1/2"),
         (lambda: tandem(-1, 1, 100, 0.05), "risk must be"),
         (lambda: disintegrated(0.1, math.nan, 100, 0.05), "log_ratio must be finite"),
-        (lambda: disintegrated(0.1, 1.0, 100, 0.05, networks=0), "networks must be at least 1"),
+        (lambda: disintegrated(0.1, 1.0, 100, 0.05, networks=0), "networks must be a whole"),
+        (lambda: disintegrated(0.1, 1.0, 100, 0.05, networks=1.5), "networks must be a whole"),
+        (lambda: disintegrated(0.1, 1.0, 100, 0.05, networks=math.nan), "networks must be a whole"),
     ],
 )
 def test_nonsense_is_refused(call, message):

@@ -25,8 +25,8 @@ def unexpected_bernstein(
     """
     check(risk, kl, n, delta)
     V = risk if second_moment is None else second_moment
-    if not 0 <= V <= 1:
-        raise ValueError(f"second_moment must be in [0, 1], got {V}")
+    if not risk**2 * (1 - 1e-9) <= V <= 1:
+        raise ValueError(f"second_moment must be in [risk², 1], got {V}")
     k = max(1, math.ceil(math.log2(0.5 * math.sqrt(n / -math.log(delta)))))
 
     def at(gamma: float) -> float:

@@ -123,9 +123,7 @@ def clopper_pearson(risk: float, n: int, delta: float) -> float:
 
     _check(risk, n, delta)
     errors = math.ceil(risk * n)
-    return (
-        1.0 if errors >= n else min(1.0, upward(float(beta.ppf(1 - delta, errors + 1, n - errors))))
-    )
+    return 1.0 if errors >= n else min(1.0, upward(float(beta.isf(delta, errors + 1, n - errors))))
 
 
 def _check(mean: float, draws: float, delta: float) -> None:

@@ -65,8 +65,8 @@ def disintegrated(
     """
     if not math.isfinite(log_ratio):
         raise ValueError(f"log_ratio must be finite, got {log_ratio}")
-    if networks < 1:
-        raise ValueError(f"networks must be at least 1, got {networks}")
+    if not (networks >= 1 and networks == int(networks)):
+        raise ValueError(f"networks must be a whole number from 1 on, got {networks}")
     check(risk, 0.0, n, delta, least_n=8)
     total = log_ratio + math.log(2 * math.sqrt(n) * networks / delta)
     return kl_inverse(risk, upward(max(0.0, total + 1e-12) / n))
