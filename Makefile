@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results bench recipes clean
+.PHONY: run test results bench recipes mutants clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -45,6 +45,9 @@ bench: .venv/installed
 
 recipes: .venv/installed
 	$(BIN)/python benchmarks/recipes.py
+
+mutants: .venv/installed
+	$(BIN)/python tests/mutants.py
 
 .venv/installed: pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/native/*.[ch])
 	$(PYTHON) -m venv .venv

@@ -71,6 +71,12 @@ def test_bernstein_is_the_root_of_its_equation():
     assert 5000 * e**2 / (2 * (0.01 + e / 3)) == pytest.approx(-np.log(0.02), rel=1e-9)
 
 
+def test_empirical_bernstein_is_its_formula():
+    log = np.log(2 / 0.02)
+    expected = 0.05 + np.sqrt(2 * 0.01 * log / 5000) + 7 * log / (3 * 4999)
+    assert empirical_bernstein(0.05, 0.01, 5000, 0.02) == pytest.approx(expected, rel=1e-12)
+
+
 def test_stratified_bernstein_covers_and_is_tighter_where_examples_differ():
     """300 coins of known biases, T = 10 each: violations in 2000 repetitions, all seeded."""
     rng = np.random.default_rng(0)

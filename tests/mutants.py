@@ -1,0 +1,176 @@
+"""The mutation gate: defects sown into bounds, ledger, certificate and verify, all to be caught.
+
+Each is one edit of one file, made in a copy of the package; the tests named with it must then fail.
+`make mutants` runs them all, some five minutes, and exits with 1 if any survives.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+CERTIFICATE = "tests/test_certificate.py tests/test_risk.py"
+VERIFY = "tests/test_verify.py"
+MUTANTS: list[tuple[str, str, str, str]] = [
+    # file, what stands there, the defect, the tests that must notice
+    (
+        "bounds/small_kl.py",
+        "math.log(2 * math.sqrt(n) / delta)",
+        "math.log(2 / delta)",
+        "tests/bounds",
+    ),
+    ("bounds/small_kl.py", "sqrt(n) / delta)", "sqrt(n) / (1 - delta))", "tests/bounds"),
+    ("bounds/small_kl.py", "/ delta)) / n)", "/ delta)) / (2 * n))", "tests/bounds"),
+    (
+        "bounds/small_kl.py",
+        "upward((kl + math",
+        "(lambda v: v * (1 - 2**-46))((kl + math",
+        "tests/bounds",
+    ),
+    ("bounds/small_kl.py", "risk + math.sqrt(c / 2)", "risk + math.sqrt(c) / 2", "tests/bounds"),
+    ("bounds/small_kl.py", "(risk + c / lam) / (1 - lam / 2)", "(risk + c / lam)", "tests/bounds"),
+    ("bounds/small_kl.py", "least_n=8", "least_n=1", "tests/bounds"),
+    ("bounds/catoni.py", "- math.log(delta)", "+ math.log(delta)", "tests/bounds"),
+    ("bounds/catoni.py", "+ 2 * math.log(2 +", "+ 0 * math.log(2 +", "tests/bounds"),
+    ("bounds/catoni.py", "risk + alpha / lam", "risk + 1 / lam", "tests/bounds"),
+    ("bounds/catoni.py", "upward(_bound(", "(_bound(", "tests/bounds"),
+    (
+        "bounds/binary_kl.py",
+        "return high\n\n\ndef kl_inverse_below",
+        "return low\n\n\ndef kl_inverse_below",
+        "tests/bounds",
+    ),
+    ("bounds/binary_kl.py", "value - error >= c", "value + error >= c", "tests/bounds"),
+    ("bounds/domain.py", "x * (1 + 2.0**-46)", "x", "tests/bounds"),
+    ("bounds/domain.py", "math.ceil(Fraction(value)", "math.floor(Fraction(value)", "tests/bounds"),
+    ("bounds/bernstein.py", "math.log(k / delta)", "math.log(1 / delta)", "tests/bounds"),
+    ("bounds/split_kl.py", "2 * len(steps) * math", "2 * math", "tests/bounds"),
+    ("bounds/votes.py", "2 * kl + math.log(2", "kl + math.log(2", "tests/bounds"),
+    ("bounds/votes.py", "4 * kl_inverse", "2 * kl_inverse", "tests/bounds"),
+    ("bounds/votes.py", "math.log(4 * math", "math.log(2 * math", "tests/bounds"),
+    ("bounds/votes.py", "* networks / delta", "/ delta", "tests/bounds"),
+    ("bounds/best.py", "delta / len(bounds)", "delta", "tests/bounds"),
+    (
+        "bounds/monte_carlo.py",
+        "-math.log(delta) / draws))",
+        "-math.log(delta) / (2 * draws)))",
+        "tests/bounds",
+    ),
+    ("bounds/monte_carlo.py", "math.log(2 / delta)", "math.log(1 / delta)", "tests/bounds"),
+    (
+        "bounds/monte_carlo.py",
+        "pairs, delta / 2) / 2",
+        "pairs, delta / 2) / 4",
+        "tests/bounds tests/test_verify.py",
+    ),
+    (
+        "bounds/monte_carlo.py",
+        "draws, delta / 2)",
+        "draws, delta)",
+        "tests/bounds tests/test_verify.py",
+    ),
+    (
+        "bounds/monte_carlo.py",
+        "np.concatenate([[0.25], variances[:-1]])",
+        "variances",
+        "tests/bounds",
+    ),
+    ("ledger.py", "> Fraction(self.total)", "> 2 * Fraction(self.total)", "tests/test_ledger.py"),
+    ("ledger.py", "part = total / len(names)", "part = total", "tests/test_ledger.py"),
+    ("certificate.py", "* (1 + _ROUNDING)", "* (1 - _ROUNDING)", CERTIFICATE),
+    (
+        "certificate.py",
+        "math.fsum(parts.values()) * (1",
+        "math.fsum(list(parts.values())[1:]) * (1",
+        CERTIFICATE,
+    ),
+    ("certificate.py", "risk.draws or 1.0", "float(risk.n * risk.samples)", CERTIFICATE),
+    ("certificate.py", "min(1.0, mean + _ROUNDING)", "mean", CERTIFICATE),
+    ("certificate.py", 'ledger["monte-carlo"]) if', "delta) if", CERTIFICATE),
+    ("certificate.py", "network.refuse_changed_state()", "pass", CERTIFICATE),
+    (
+        "certificate.py",
+        "copy.deepcopy(network).double().eval()",
+        "copy.deepcopy(network).double()",
+        CERTIFICATE,
+    ),
+    (
+        "certificate.py",
+        '_CHOSEN_FROM if bound == "best-of"',
+        '("small-kl",) if bound == "best-of"',
+        CERTIFICATE,
+    ),
+    ("risk.py", "total / n, {", "total / (n + 1), {", CERTIFICATE),
+    ("risk.py", "n * samples / sharing", "n * samples", CERTIFICATE),
+    ("risk.py", 'network.freshness == "per-example" and samples', "samples", CERTIFICATE),
+    ("gaussian.py", "(excess - r).sum()", "excess.sum()", "tests/test_gaussian.py"),
+    (
+        "gaussian.py",
+        "_refuse_parameters_outside(module)\n    parts",
+        "parts",
+        "tests/test_gaussian.py",
+    ),
+    ("verify.py", "bool(arb(c.kl) >= kl)", "True", VERIFY),
+    ("verify.py", "spent <= Fraction(c.delta)", "True", VERIFY),
+    ("verify.py", "total += r.expm1() - r", "total += 0 * r", VERIFY),
+    ("verify.py", "c.n == len(x) == run.data.n", "c.n == c.n", VERIFY),
+    ("verify.py", "and c.draws == N", "", VERIFY),
+    ("verify.py", "own in header", "True", VERIFY),
+    (
+        "verify.py",
+        "bool((np.diff(index) > 0).all())",
+        "True",
+        "tests/test_priors.py tests/test_verify.py",
+    ),
+    ("priors.py", "np.sort(order[count:])", "np.sort(order)", "tests/test_priors.py"),
+]
+
+
+def survives(file: str, there: str, defect: str, tests: str) -> bool:
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name) / "src"
+        shutil.copytree(ROOT / "src", copy)
+        path = copy / "pacbayes" / file
+        text = path.read_text()
+        if there not in text:
+            raise SystemExit(f"{file} has no {there!r}: bring tests/mutants.py up to date")
+        path.write_text(text.replace(there, defect, 1))
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [*command, *tests.split()],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode == 0
+
+
+def main() -> None:
+    survivors = 0
+    for tests in sorted({tests for *_, tests in MUTANTS}):
+        if not survives("ledger.py", "Ledger", "Ledger", tests):
+            raise SystemExit(f"{tests} fails without any defect")
+    for mutant in MUTANTS:
+        alive = survives(*mutant)
+        survivors += alive
+        print(
+            "SURVIVED" if alive else "caught  ",
+            mutant[0],
+            "·",
+            mutant[1],
+            "→",
+            mutant[2],
+            flush=True,
+        )
+    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} caught")
+    sys.exit(survivors > 0)
+
+
+if __name__ == "__main__":
+    main()
