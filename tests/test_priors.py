@@ -1,8 +1,11 @@
 """A prior may look at its own part of the data, and at nothing else."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from pacbayes import Settings, kl, runs
 from pacbayes.gaussian import Gaussian
@@ -120,3 +123,19 @@ def test_another_split_is_refused_and_noticed(run):
     names = [f.name for f in verify(opened.folder / "certificate.json") if not f.holds]
     assert "bound set" in names
     assert "n is its size" in names
+
+
+def test_an_example_counted_twice_is_noticed(run):
+    """With every hash forged to fit."""
+    opened, data, _ = run
+    finish(opened, data)
+    _, bound = split(400, 0.5, 0)
+    bound[1] = bound[0]
+    path = opened.folder / "split.safetensors"
+    save_file({"bound": bound}, path)
+    forged = hashlib.sha256(path.read_bytes()).hexdigest()
+    for name in ("run.json", "certificate.json"):
+        text = (opened.folder / name).read_text()
+        (opened.folder / name).write_text(text.replace(opened.record.data.split_sha256, forged))
+    names = [f.name for f in verify(opened.folder / "certificate.json") if not f.holds]
+    assert "bound set" in names
