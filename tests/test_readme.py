@@ -47,3 +47,10 @@ def test_committed_certificates_meet_what_is_promised(activation):
 def test_the_certificate_shown_is_the_committed_one():
     certificate = json.loads((ROOT / "results" / "fast-relu" / "certificate.json").read_text())
     assert f"Certificate: at most {percent_up(certificate['bound'])} error" in README
+
+
+def test_the_learned_priors_certificate_is_the_committed_one():
+    folder = ROOT / "results" / "learned-prior-relu"
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert f"certificate is {percent_up(certificate['bound'])}" in README
+    assert certificate["n"] == 30_000
