@@ -132,6 +132,12 @@ def test_verify_says_what_holds_and_its_code_says_whether_all_does(run_cli, csv,
     assert err.startswith("error: there is no")
 
 
+def test_bench_finds_out_first_whether_it_can_write(run_cli, tmp_path):
+    code, _, err = run_cli("bench", "--out", tmp_path / "nowhere" / "results.md")
+    assert code == 2
+    assert "there is no folder" in err
+
+
 def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch):
     from pacbayes import engine
 

@@ -359,6 +359,8 @@ def bench(
 
     pacbayes bench --quick
     """
+    if out is not None and not out.parent.is_dir():  # minutes later would be a pity
+        raise ValueError(f"there is no folder {out.parent} for {out.name}")
     _set_threads(threads)
     from pacbayes import bench as benchmarks
     from pacbayes import console
