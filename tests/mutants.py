@@ -54,7 +54,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/votes.py", "4 * kl_inverse", "2 * kl_inverse", "tests/bounds"),
     ("bounds/votes.py", "math.log(4 * math", "math.log(2 * math", "tests/bounds"),
     ("bounds/votes.py", "* networks / delta", "/ delta", "tests/bounds"),
-    ("bounds/best.py", "delta / len(bounds)", "delta", "tests/bounds"),
     (
         "bounds/monte_carlo.py",
         "-math.log(delta) / draws))",
@@ -103,6 +102,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "certificate.py",
         '_CHOSEN_FROM if bound == "best-of"',
         '("small-kl",) if bound == "best-of"',
+        CERTIFICATE,
+    ),
+    (
+        "certificate.py",
+        'Ledger.equal(halves["pac-bayes"], *(_part',
+        "Ledger.equal(delta, *(_part",
         CERTIFICATE,
     ),
     ("risk.py", "total / n, {", "total / (n + 1), {", CERTIFICATE),

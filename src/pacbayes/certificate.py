@@ -117,12 +117,8 @@ def certify(
         samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums
             a small all-sign network exactly, which needs no such term.
     """
-    for name, value, kind in (
-        ("bound", bound, BoundName),
-        ("monte_carlo", monte_carlo, MonteCarlo),
-    ):
-        if value not in get_args(kind):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}")
+    _check_choice("bound", bound, get_args(BoundName))
+    _check_choice("monte_carlo", monte_carlo, get_args(MonteCarlo))
     network.refuse_changed_state()
     exact = copy.deepcopy(network).double().eval()
     parts = kl_by_part(exact)
@@ -137,12 +133,14 @@ def certify(
     best: Any = min(values, key=values.__getitem__)
     spent = ledger[_part(best, theorems)]
     lam = bounds.catoni_lambda(risk.mean, kl, risk.n, delta)
-    free = {"lambda": bounds.catoni_lambda(upper, kl, risk.n, spent), "alpha": bounds.ALPHA}
+    free: dict[str, float] = {}
+    if best == "catoni":
+        free = {"lambda": bounds.catoni_lambda(upper, kl, risk.n, spent), "alpha": bounds.ALPHA}
     return Certificate(
         predictor=PREDICTOR,
         bound=values[best],
         bound_name=best,
-        parameters=free if best == "catoni" else {},
+        parameters=free,
         delta=delta,
         ledger=dict(ledger.parts),
         risk=risk.mean,

@@ -28,7 +28,7 @@ Estimator = Literal[
 ]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
-BoundName = Literal[
+_ForRandomised = Literal[
     "small-kl",
     "catoni",
     "catoni-c",
@@ -36,22 +36,9 @@ BoundName = Literal[
     "quadratic",
     "thiemann",
     "unexpected-bernstein",
-    "best-of",
 ]
-Theorem = Literal[
-    "small-kl",
-    "catoni",
-    "catoni-c",
-    "mcallester",
-    "quadratic",
-    "thiemann",
-    "unexpected-bernstein",
-    "split-kl",
-    "first-order",
-    "tandem",
-    "c-bound",
-    "disintegrated",
-]
+BoundName = Literal[_ForRandomised, "best-of"]
+Theorem = Literal[_ForRandomised, "split-kl", "first-order", "tandem", "c-bound", "disintegrated"]
 MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]
 
 PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"

@@ -1,7 +1,6 @@
 """Bounds as pure functions of numbers; each result is rounded up and at most one."""
 
 from pacbayes.bounds.bernstein import unexpected_bernstein
-from pacbayes.bounds.best import best_of
 from pacbayes.bounds.binary_kl import binary_kl, kl_inverse, kl_inverse_below
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
 from pacbayes.bounds.domain import percent_up
@@ -20,7 +19,6 @@ from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
 __all__ = [
     "ALPHA",
     "bernstein",
-    "best_of",
     "betting",
     "binary_kl",
     "c_bound",
