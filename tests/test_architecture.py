@@ -24,6 +24,7 @@ ROOMS = [  # each may import from earlier lines only
     {"gaussian", "settings", "ledger", "calculator", "verify"},
     {"layers"},
     {"hidden"},
+    {"quadrature"},
     {"heads", "bodies"},
     {"network"},
     {"enumeration", "reinforce", "objectives", "engine"},

@@ -237,7 +237,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train", "--out", "{tmp}/r", "--dataset", "mnst"), "no data set 'mnst'"),
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/none.csv"), "no such file"),
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/nan.csv"), "nan in example 3"),
-        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/three.csv"), "3 values"),
+        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/one.csv"), "1 values"),
         (("train", "--out", "{tmp}/file/r", "--dataset", "digits"), "file"),
         (("train", "--out", "{tmp}/file", "--dataset", "digits"), "file"),
         (("train",), "Missing option '--out'"),
@@ -275,7 +275,7 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     rows = [f"{'nan' if i == 3 else i},{i % 2}" for i in range(10)]
     (tmp_path / "nan.csv").write_text("\n".join(rows))
     (tmp_path / "header.csv").write_text("0,1,y\n" + "1,2,a\n" * 20)
-    (tmp_path / "three.csv").write_text("\n".join(f"{i},{i % 3}" for i in range(10)))
+    (tmp_path / "one.csv").write_text("\n".join(f"{i},{1}" for i in range(10)))
     code, out, err = run_cli(*(a.format(tmp=tmp_path) for a in arguments))
     assert code == 2
     assert message in err

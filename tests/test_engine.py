@@ -308,10 +308,10 @@ def transposed(network):
     return network
 
 
-def by_hand(rules, head=heads.aggregated, baseline=no_baseline, outputs=1):
+def by_hand(rules, head=heads.aggregated, baseline=no_baseline):
     widths = [5, *[3] * len(rules)]
     layers = [GaussianLinear(d, e) for d, e in itertools.pairwise(widths)]
-    return Network(Dense(layers, rules), GaussianLinear(3, outputs), head, baseline)
+    return Network(Dense(layers, rules), GaussianLinear(3, 1), head, baseline)
 
 
 def sharing():
@@ -336,7 +336,6 @@ def mixed_scales():
         by_hand([hidden.relu], head=heads.sampled),
         by_hand([hidden.relu], head=lambda layer, a: heads.aggregated(layer, a)),
         by_hand([hidden.relu], head=heads.differenced),
-        by_hand([hidden.relu], outputs=2),
         by_hand([hidden.relu, hidden.sigmoid]),
         by_hand([lambda mean, deviation, T: hidden.relu(mean, deviation, T)]),
         by_hand([hidden.sign], baseline=lambda value: 0.3),

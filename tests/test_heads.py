@@ -84,3 +84,18 @@ def test_sampled_sign_has_the_aggregates_mean_and_scored_gradient(z_scores):
     assert bias_gradient.item() == pytest.approx(
         (per_sample.mean(0) / deviation.squeeze(-1)).sum().item(), rel=1e-9
     )
+
+
+@pytest.mark.parametrize("learned_scale", [False, True])
+def test_class_probabilities_are_how_often_drawn_weights_choose_the_class(learned_scale, z_scores):
+    layer = GaussianLinear(3, 4, learned_scale=learned_scale).double()
+    a = torch.randn(1, 2, 3, dtype=torch.float64)
+    if learned_scale:
+        with torch.no_grad():
+            layer.weight.log_scale += 0.4 * torch.randn(4, 3)
+            layer.bias.log_scale += 0.4 * torch.randn(4)
+    W, b = layer.weight.sample(40_000), layer.bias.sample(40_000)
+    winners = (W @ a[0].T + b.unsqueeze(-1)).argmax(1).detach()  # (K, 2)
+    chosen = torch.nn.functional.one_hot(winners, 4).double()  # (K, 2, 4)
+    expected = heads.aggregated_classes(layer, draw(a)).value[0].detach()  # (2, 4)
+    assert z_scores(chosen, expected).abs().max() < 5  # 8 frequencies: false alarm 5e-6

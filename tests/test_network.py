@@ -273,3 +273,43 @@ def test_signed_linear_classifier_of_germain_et_al():
     mu = network.layer.weight.mean[0]
     cosine = (mu @ X[0] / (math.sqrt(2) * X[0].norm())).item()
     assert network(big, 1).item() == pytest.approx(math.erf(cosine), abs=1e-9)
+
+
+@pytest.mark.parametrize("learned_scale", [False, True])
+@pytest.mark.parametrize("estimator", ["marginal", "leave-one-out"])
+def test_many_classes_have_the_enumerated_value_and_gradient(estimator, learned_scale, z_scores):
+    network = dense_network(
+        4, (3, 2), "sign", classes=3, estimator=estimator, learned_scale=learned_scale
+    ).double()
+    x, y = torch.randn(3, 4, dtype=torch.float64), torch.tensor([0, 2, 1])
+    parameters = list(network.parameters())
+    truth = network.loss(exact_aggregate(network, x), y).mean()
+    exact = torch.cat([g.flatten() for g in torch.autograd.grad(truth, parameters)])
+    values, gradients = [], []
+    for _ in range(400):
+        loss = network.loss(network(x, 20), y).mean()
+        values.append(loss.detach())
+        found = torch.autograd.grad(loss, parameters)
+        gradients.append(torch.cat([g.flatten() for g in found]))
+    assert z_scores(torch.stack(values), truth.detach()).abs() < 5  # false alarm 6e-7
+    assert z_scores(torch.stack(gradients), exact).abs().max() < 5.5  # 64 entries: below 3e-6
+
+
+def test_probabilities_of_many_classes_sum_to_one():
+    network = dense_network(4, (6,), "relu", classes=5)
+    assert torch.allclose(network(torch.randn(7, 4), 3).sum(-1), torch.ones(7), atol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", ["local-expectation", "reinforce", "reinforce-per-example"])
+def test_estimators_for_two_classes_are_refused_for_more(estimator):
+    with pytest.raises(ValueError, match=f"{estimator} takes two classes, got 3"):
+        dense_network(4, (6,), "sign", classes=3, estimator=estimator)
+
+
+def test_outputs_that_mean_nothing_are_refused():
+    with pytest.raises(ValueError, match="got 2 outputs"):
+        Network(Deterministic(nn.Identity()), GaussianLinear(3, 2))
+    with pytest.raises(ValueError, match="does not fit 3 outputs"):
+        Network(Deterministic(nn.Identity()), GaussianLinear(3, 3), heads.aggregated)
+    with pytest.raises(ValueError, match="classes must be at least 2, got 1"):
+        dense_network(4, (6,), classes=1)

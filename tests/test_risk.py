@@ -114,3 +114,25 @@ def test_variances_are_those_of_the_draws():
     assert found.within == pytest.approx(within, abs=5 * 0.25 / 1e4**0.5)
     assert found.variance == pytest.approx(total, abs=5 * 0.25 / 2.1e4**0.5)
     assert empirical_risk(network, x, torch.ones(1000), 1).within is None
+
+
+def test_many_classes_are_drawn_as_often_as_their_probabilities_say(z_scores):
+    network = dense_network(3, (3,), "sign", classes=4).double()
+    x = torch.randn(1, 3, dtype=torch.float64)
+    predictions = predict_randomised(network, x.expand(30_000, 3))
+    found = torch.nn.functional.one_hot(predictions, 4).double()
+    assert z_scores(found, exact_aggregate(network, x).detach()[0]).abs().max() < 5  # below 3e-6
+    vote = majority_vote(network, x, 20_000)
+    assert torch.allclose(vote, exact_aggregate(network, x), atol=5 / 20_000**0.5)
+
+
+def test_the_risk_of_many_classes_is_the_exact_one_within_its_error():
+    network = dense_network(3, (3, 2), "sign", classes=4).double()
+    x, y = torch.randn(300, 3, dtype=torch.float64), torch.randint(4, (300,))
+    found, exact = empirical_risk(network, x, y, 40), module.exact_risk(network, x, y)
+    assert exact.draws is None
+    assert found.mean == pytest.approx(exact.mean, abs=5 * 0.5 / found.draws**0.5)  # below 6e-7
+    with pytest.raises(ValueError, match="labels must be from 0 to 3, got 4"):
+        empirical_risk(network, x, y + 1, 1)
+    with pytest.raises(ValueError, match="whole numbers"):
+        empirical_risk(network, x, y.double(), 1)

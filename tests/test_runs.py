@@ -71,7 +71,7 @@ def test_the_prior_is_the_saved_one_whatever_would_be_built_today(tmp_path, sour
     saved, _ = load_tensors(run.folder / "prior.safetensors")
     build = runs.build_network
     monkeypatch.setattr(
-        runs, "build_network", lambda s, d: build(s.model_copy(update={"seed": 77}), d)
+        runs, "build_network", lambda s, *sizes: build(s.model_copy(update={"seed": 77}), *sizes)
     )
     state = run.load_network().state_dict()
     assert len(saved) == 8

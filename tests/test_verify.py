@@ -20,10 +20,10 @@ from pacbayes.verify import verify
 NETWORK = "posterior and prior are the network's"
 
 
-def make_run(folder, activation="relu", **changes):
+def make_run(folder, activation="relu", classes=2, **changes):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3)).astype(np.float32)
-    np.savez(folder / "data.npz", x=x, y=(x[:, 0] > 0).astype(int))
+    np.savez(folder / "data.npz", x=x, y=np.clip((x[:, 0] + 1) * classes / 2, 0, classes - 1) // 1)
     settings = Settings.of("fast", activation, **({"widths": (4, 3), "epochs": 3} | changes))
     source = DataSource(str(folder / "data.npz"))
     data = source.load()
@@ -319,3 +319,32 @@ def test_the_kl_is_enclosed_not_guessed(folder):
     enclosed = float(finding.detail.split("claimed, ")[1].split()[0].strip("["))
     assert enclosed == pytest.approx(value, rel=1e-10)
     assert math.isfinite(value)
+
+
+@pytest.mark.parametrize("activation", ["relu", "sign"])
+def test_many_classes_are_verified_and_their_quadrature_error_cannot_be_left_out(
+    activation, tmp_path
+):
+    run, data = make_run(
+        tmp_path, activation, classes=4, estimator="leave-one-out", prior_fraction=0.5
+    )
+    c = certify(run, data)
+    assert len(data.classes) == 4
+    assert c.quadrature_error > 0
+    assert failures(run.folder, full=True) == []
+    change(run.folder, quadrature_error=c.quadrature_error * (1 - 1e-6))
+    assert failures(run.folder) == ["quadrature"]
+    change(run.folder, quadrature_error=c.quadrature_error, quadrature_step=None)
+    assert failures(run.folder) == ["quadrature"]
+    change(run.folder, quadrature_step=c.quadrature_step, risk=c.risk_upper)
+    assert failures(run.folder) == ["Monte-Carlo term"]
+
+
+def test_a_risk_too_small_for_many_classes_is_noticed_by_sampling(tmp_path):
+    run, data = make_run(tmp_path, classes=4)
+    certify(run, data, samples=100)
+    record = change(run.folder)
+    lowered = {"risk": 0.2, "risk_upper": 0.25, "bound": 0.999}
+    assert record["risk"] > 0.4
+    change(run.folder, **lowered)
+    assert "risk sampled anew" in failures(run.folder, full=True)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from pacbayes import bounds
+from pacbayes import bounds, quadrature
 from pacbayes.choices import PREDICTOR, BoundName, MonteCarlo
 from pacbayes.gaussian import kl_by_part
 from pacbayes.ledger import Ledger
@@ -49,6 +49,8 @@ class Certificate:
         monte_carlo: the inequality that gave it; None where nothing was sampled.
         samples, draws: T for each example, and independent draws in all (0 and None: exact).
         variance, within: of the draws, and of draws of one example.
+        quadrature_step, quadrature_error: grid of the integral over more than two classes, and what
+            it may err by, which is part of risk_upper.
         n: examples in the bound set.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian.
         contributions: where the bound comes from, adding up to it: the risk, the Monte-Carlo term,
@@ -73,6 +75,8 @@ class Certificate:
     draws: float | None
     variance: float
     within: float | None
+    quadrature_step: float | None
+    quadrature_error: float
     n: int
     kl: float
     kl_by_part: dict[str, float]
@@ -111,7 +115,8 @@ def certify(
     is sampled). Every rounding is upwards.
 
     Args:
-        x, y: the bound set, every example once: (n, d) and labels −1/+1.
+        x, y: the bound set, every example once: (n, d), and labels −1/+1 or, of more than two
+            classes, their indices.
         bound: the theorem, to be chosen before its value is seen; best-of pays for choosing later.
         monte_carlo: the inequality for the sampled risk, to be chosen in advance as well.
         samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums
@@ -126,9 +131,14 @@ def certify(
     sampled = samples is not None and network.freshness != "exact"
     theorems = _CHOSEN_FROM if bound == "best-of" else (bound,)
     ledger = _ledger(delta, theorems, sampled=sampled)
-    data = x.double(), y.double()
-    risk = exact_risk(exact, *data) if samples is None else empirical_risk(exact, *data, samples)
-    upper = _upper(risk, monte_carlo, ledger["monte-carlo"]) if sampled else _rounded(risk.mean)
+    wide, H = x.double(), quadrature.step(network.classes) if network.outputs > 1 else None
+    risk = (
+        exact_risk(exact, wide, y) if samples is None else empirical_risk(exact, wide, y, samples)
+    )
+    error = 0.0 if H is None else quadrature.error(network.classes, H)
+    slack = _ROUNDING + error
+    mean = min(1.0, risk.mean + slack)
+    upper = _upper(risk, mean, slack, monte_carlo, ledger["monte-carlo"]) if sampled else mean
     values = {t: _SINGLE[t](upper, kl, risk.n, ledger[_part(t, theorems)]) for t in theorems}
     best: Any = min(values, key=values.__getitem__)
     spent = ledger[_part(best, theorems)]
@@ -150,6 +160,8 @@ def certify(
         draws=risk.draws,
         variance=risk.variance,
         within=risk.within,
+        quadrature_step=H,
+        quadrature_error=error,
         n=risk.n,
         kl=kl,
         kl_by_part=parts,
@@ -182,22 +194,20 @@ def _part(theorem: str, theorems: tuple[str, ...]) -> str:
     return "pac-bayes" if len(theorems) == 1 else f"pac-bayes, {theorem}"
 
 
-def _rounded(mean: float) -> float:
-    return min(1.0, mean + _ROUNDING)
-
-
-def _upper(risk: EmpiricalRisk, inequality: MonteCarlo, delta: float) -> float:
-    """The sampled risk raised to its upper confidence value."""
-    mean, draws = _rounded(risk.mean), risk.draws or 1.0
+def _upper(
+    risk: EmpiricalRisk, mean: float, slack: float, inequality: MonteCarlo, delta: float
+) -> float:
+    """The sampled mean, no draw of which errs by more than `slack`, at its upper confidence."""
+    draws = risk.draws or 1.0
     if inequality == "kl-chernoff":
         return bounds.kl_chernoff(mean, draws, delta)
     if risk.within is None:
         raise ValueError(f"{inequality} needs draws of its own for every example, two or more")
     if inequality == "empirical-bernstein":
-        variance = risk.variance + _ROUNDING
+        variance = risk.variance + 4 * slack
         return bounds.empirical_bernstein(mean, variance, risk.n * risk.samples, delta)
     pairs = risk.n * (risk.samples // 2)
-    return bounds.stratified_bernstein(mean, min(0.5, risk.within + _ROUNDING), pairs, draws, delta)
+    return bounds.stratified_bernstein(mean, min(0.5, risk.within + 4 * slack), pairs, draws, delta)
 
 
 def _contributions(

@@ -59,7 +59,7 @@ Threads = Annotated[
 def train(
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run in it is resumed.")],
     dataset: Annotated[
-        str, typer.Option(help="binary-mnist, binary-fashion-mnist, digits, or a .npz/.csv file.")
+        str, typer.Option(help="mnist, binary-mnist, digits, … or a .npz/.csv file.")
     ] = "binary-mnist",
     data_folder: Annotated[Path | None, typer.Option(help="Folder with IDX files.")] = None,
     test_data: Annotated[Path | None, typer.Option(help="Test file for one's own data.")] = None,
@@ -139,12 +139,12 @@ def train(
     from pacbayes.settings import Settings
 
     given = {name: value for name, value in changes.items() if value is not None}
-    settings = Settings.of(protocol, activation, objective, **given)
+    settings = Settings.of(protocol, activation, objective, **given)  # complains before data load
     _set_threads(threads)
     from pacbayes import console, runs
     from pacbayes.data import DataError
     from pacbayes.records import DataSource
-    from pacbayes.training import HOPELESS_RISK
+    from pacbayes.training import learned_nothing
 
     if Path(dataset).suffix:
         dataset = str(Path(dataset).resolve())
@@ -159,7 +159,8 @@ def train(
         source = DataSource(fallback)
         data = source.load()
         if widths is None:  # bundled data are too few to pay for three hidden layers
-            settings = settings.model_copy(update={"widths": ()})
+            given["widths"] = ()
+    settings = Settings.of(protocol, activation, objective, classes=len(data.classes), **given)
     with console.waiting("preparing the prior"):
         run = runs.prepare(out, settings, source, data)
     engine_note = runs.engine_note(run, data)
@@ -167,7 +168,7 @@ def train(
     if as_json:
         print(json.dumps({"run": str(out), "evaluation": last and asdict(last)}))
     else:
-        if last is not None and last.risk > HOPELESS_RISK:
+        if last is not None and learned_nothing(last.risk, len(data.classes)):
             print(f"The network has learned nothing: {run.record.data.n} examples may be too")
             print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
         print(f"Trained. Next: pacbayes certify {out}")

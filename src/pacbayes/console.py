@@ -47,7 +47,9 @@ def show_training(
     console = Console(stderr=True, quiet=quiet)
     s = run.settings
     scales = "learned" if s.learned_scale else "unit"
-    shape = "-".join(str(d) for d in (run.record.data.features, *s.widths, 1))
+    k = len(run.record.data.classes)
+    ends = (run.record.data.features, *s.widths, 1 if k == 2 else k)
+    shape = "-".join(map(str, ends))
     console.print(
         f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
         f"{s.protocol} protocol, {s.epochs} epochs, {engine}",

@@ -49,7 +49,7 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     """Why the engine cannot take this network and data; None where it can."""
     if not available():
         return "the native engine is not built for this machine"
-    if _kind(network) is None or network.layer.bias.mean.shape != (1,):
+    if _kind(network) is None:
         return "the native engine takes dense networks with the library's own rules and head"
     gaussians = _gaussians(network)
     if len({id(g) for g in gaussians}) < len(gaussians):
@@ -117,15 +117,28 @@ class NativeEngine:
         """Sum over the indexed examples of the linear loss of F̂*_Q."""
         return self._run(x, y, index, seed, step, None)
 
-    def loss_and_grad(self, x: Tensor, y: Tensor, index: Tensor, seed: int, step: int) -> float:
-        """The same, with the gradient of its mean left in every parameter's `grad`."""
+    def loss_and_grad(
+        self,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        seed: int,
+        step: int,
+        *,
+        log_loss: bool = False,
+    ) -> float:
+        """The same, with the gradient of its mean left in every parameter's `grad`.
+
+        Args:
+            log_loss: the gradient is that of the mean of −ln(1 − loss) instead.
+        """
         if self._scored and self.samples < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
         for p in self._parameters:
             if p.requires_grad and p.grad is None:
                 p.grad = torch.zeros_like(p)
         gradients = _pointers([p.grad for p in self._parameters])
-        return self._run(x, y, index, seed, step, gradients)
+        return self._run(x, y, index, seed, step, gradients, log_loss=log_loss)
 
     def adam_step(self, optimiser: torch.optim.Adam, coefficient: float) -> None:
         """A step on the risk, whose gradient `loss_and_grad` left, plus coefficient·KL(Q|P).
@@ -167,6 +180,8 @@ class NativeEngine:
         seed: int,
         step: int,
         gradients: ctypes.Array[ctypes.c_void_p] | None,
+        *,
+        log_loss: bool = False,
     ) -> float:
         if index.dtype == torch.bool or not len(index):
             raise ValueError(f"examples are chosen by number, got {len(index)} of {index.dtype}")
@@ -187,6 +202,7 @@ class NativeEngine:
                 len(chosen),
                 seed,
                 step,
+                int(log_loss),
                 torch.get_num_threads(),
                 ctypes.byref(loss),
             )
@@ -205,7 +221,7 @@ def _kind(network: Network) -> tuple[int, int] | None:
     *below, last = rules
     straight = all(rule is hidden.sign_straight for rule in rules)
     signs = all(rule is hidden.sign for rule in below)
-    if head is heads.aggregated:
+    if head in (heads.aggregated, heads.aggregated_classes):
         for rule, activation in ((hidden.relu, _RELU), (hidden.sigmoid, _SIGMOID)):
             if all(r is rule for r in rules):
                 return activation, _MARGINAL
@@ -250,7 +266,15 @@ def _declared(native: ctypes.CDLL) -> ctypes.CDLL:
     native.pb_open.restype = pointer
     native.pb_close.argtypes = [pointer]
     native.pb_close.restype = None
-    native.pb_run.argtypes = [*[pointer] * 5, long, pointer, number, word, word, number, pointer]
+    native.pb_run.argtypes = [
+        *[pointer] * 5,
+        long,
+        pointer,
+        number,
+        *[word] * 2,
+        *[number] * 2,
+        pointer,
+    ]
     native.pb_run.restype = number
     native.pb_adam.argtypes = [
         *(pointer, pointer, number, ctypes.c_float),

@@ -19,9 +19,11 @@ LARGEST_SUM = 2**24  # conditional probabilities in one layer's table, about 128
 
 
 def exact_aggregate(network: Network, x: Tensor) -> Tensor:
-    r"""F_Q(x), (B,), summed over every activation of every hidden layer (eq. iterated_integral).
+    r"""F_Q(x), (B,), or every class's probability, (B, k), summed over all hidden activations.
 
         F_Q(x) = Σ_{a₁} … Σ_{a_{L−1}} erf(…a_{L−1}…) Q̃_{L−1}(a_{L−1}|a_{L−2}) … Q̃₁(a₁|x)
+
+    (eq. iterated_integral).
 
     Differentiable, so that it is the ground truth of gradients too. The cost grows as
     2^(d_l + d_{l+1}); a network without hidden layers has nothing to sum.
@@ -43,7 +45,8 @@ def exact_aggregate(network: Network, x: Tensor) -> Tensor:
         raise ValueError("only dense sign networks and deterministic bodies can be summed exactly")
     else:
         a = network.body.draw(x, 1).value.squeeze(0)
-    output = heads.aggregated(network.layer, Draw(a.unsqueeze(0), a.new_zeros(()))).value[0]
+    head = heads.aggregated if network.outputs == 1 else heads.aggregated_classes
+    output = head(network.layer, Draw(a.unsqueeze(0), a.new_zeros(()))).value[0]
     return output if weight is None else weight @ output
 
 

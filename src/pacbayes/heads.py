@@ -1,7 +1,8 @@
 """The last layer, sign(w·a + b), as a rule: aggregated over its weights, or sampled.
 
 Every head takes the Gaussian layer and a draw of the activations, (T, B, d), and returns a draw of
-the output, (T, B).
+the output: F ∈ [−1, 1], (T, B), for two classes, and the probability of every class, (T, B, k), for
+more.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from torch import Tensor
 from pacbayes.draws import Draw
 from pacbayes.hidden import log_sign_probability, sample_sign
 from pacbayes.layers import GaussianLinear
+from pacbayes.quadrature import win_probabilities
 
-__all__ = ["Head", "aggregated", "differenced", "sampled"]
+__all__ = ["Head", "aggregated", "aggregated_classes", "differenced", "sampled"]
 
 Head = Callable[[GaussianLinear, Draw], Draw]
 
@@ -27,6 +29,14 @@ def aggregated(layer: GaussianLinear, a: Draw) -> Draw:
     """
     mean, deviation = layer.moments(a.value)  # (T, B, 1)
     return Draw(_erf(mean / deviation).squeeze(-1), a.log_prob)
+
+
+def aggregated_classes(layer: GaussianLinear, a: Draw) -> Draw:
+    """P(score y is the largest | a) for each of k classes: the same aggregation, no surrogate.
+
+    Given activations the scores are independent Gaussians; see `quadrature` for the integral.
+    """
+    return Draw(win_probabilities(*layer.moments(a.value)), a.log_prob.unsqueeze(-1))
 
 
 def differenced(layer: GaussianLinear, a: Draw) -> Draw:

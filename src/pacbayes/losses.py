@@ -1,10 +1,10 @@
-"""Losses of a prediction against labels y ∈ {−1, +1}."""
+"""Losses of a prediction: labels y ∈ {−1, +1} of two classes, or indices of more."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["linear", "zero_one"]
+__all__ = ["linear", "missed", "wrong_class", "zero_one"]
 
 
 def linear(prediction: Tensor, y: Tensor) -> Tensor:
@@ -15,3 +15,15 @@ def linear(prediction: Tensor, y: Tensor) -> Tensor:
 def zero_one(prediction: Tensor, y: Tensor) -> Tensor:
     """ℓ_01(F, y) = 1{yF ≤ 0}: a tied vote counts as an error."""
     return (y * prediction <= 0).to(y.dtype)
+
+
+def missed(probabilities: Tensor, y: Tensor) -> Tensor:
+    """1 − P(class y), of probabilities (…, B, k): the linear loss for more than two classes."""
+    index = y.expand(probabilities.shape[:-1]).unsqueeze(-1)
+    return 1 - probabilities.gather(-1, index).squeeze(-1)
+
+
+def wrong_class(probabilities: Tensor, y: Tensor) -> Tensor:
+    """1{the largest probability is not y's}; a tie counts as an error."""
+    own = 1 - missed(probabilities, y).unsqueeze(-1)
+    return ((probabilities >= own).sum(-1) > 1).to(probabilities.dtype)

@@ -8,7 +8,7 @@ from typing import get_args
 
 from torch import Tensor, nn
 
-from pacbayes import heads, hidden
+from pacbayes import heads, hidden, losses
 from pacbayes.bodies import Body, Dense, Deterministic, Freshness, Sampled
 from pacbayes.choices import Activation, Estimator
 from pacbayes.draws import Draw, estimate, leave_one_out, no_baseline
@@ -29,8 +29,8 @@ class Network(nn.Module):
     Args:
         body: what draws the activations η: a body of `pacbayes.bodies`, or any other module that
             returns activations (B, d), which is then called anew for every sample.
-        layer: the Gaussian last layer, with one output.
-        head: how the last sign is treated; aggregated unless told otherwise.
+        layer: the Gaussian last layer, with one output, or with a score for each of k > 2 classes.
+        head: how the last sign or the largest score is treated; aggregated unless told otherwise.
         baseline: control variate for what was sampled without a path.
     """
 
@@ -38,13 +38,17 @@ class Network(nn.Module):
         self,
         body: nn.Module,
         layer: GaussianLinear,
-        head: Head = heads.aggregated,
+        head: Head | None = None,
         baseline: Baseline = no_baseline,
     ) -> None:
         super().__init__()
         self.body: Body = body if isinstance(body, Body) else Sampled(body)
         self.layer = layer
-        self.head = head
+        if self.outputs == 2:
+            raise ValueError("two classes take one output, more take one each; got 2 outputs")
+        self.head = head or (heads.aggregated if self.outputs == 1 else heads.aggregated_classes)
+        if (self.head is heads.aggregated_classes) != (self.outputs > 1):
+            raise ValueError(f"the head does not fit {self.outputs} outputs")
         self.baseline = baseline
         self._outside = digest_outside(self)
 
@@ -57,21 +61,33 @@ class Network(nn.Module):
             )
 
     @property
+    def outputs(self) -> int:
+        return self.layer.bias.mean.shape[0]
+
+    @property
+    def classes(self) -> int:
+        return max(2, self.outputs)
+
+    def loss(self, value: Tensor, y: Tensor) -> Tensor:
+        """P(the randomised classifier errs) where its output is `value`: one loss per label."""
+        return losses.linear(value, y) if self.outputs == 1 else losses.missed(value, y)
+
+    @property
     def freshness(self) -> Freshness:
         """Whether an output is exact, or drawn anew for every example, or shared by a batch."""
-        exact_head = self.head in (heads.aggregated, heads.differenced)
-        if self.body.freshness == "exact" and not exact_head:
+        exact = self.head in (heads.aggregated, heads.aggregated_classes, heads.differenced)
+        if self.body.freshness == "exact" and not exact:
             return "per-example"
         return self.body.freshness
 
     def draw(self, x: Tensor, T: int) -> Draw:
-        """T draws of the output for each example, (T, B)."""
+        """T draws of the output for each example, (T, B) or (T, B, k)."""
         if T < 1:
             raise ValueError(f"the number of samples must be at least 1, got {T}")
         return self.head(self.layer, self.body.draw(x, 1 if self.freshness == "exact" else T))
 
     def forward(self, x: Tensor, T: int) -> Tensor:
-        """F̂(x), the mean over T draws, (B,): right value, and a gradient by the chosen rules."""
+        """F̂(x), the mean over T draws, (B,) or (B, k); its gradient is by the chosen rules."""
         draw = self.draw(x, T)
         return estimate(draw, self.baseline(draw.value)).mean(0)
 
@@ -81,6 +97,7 @@ def dense_network(
     widths: Sequence[int] = (100, 100, 100),
     activation: Activation = "relu",
     *,
+    classes: int = 2,
     estimator: Estimator = "leave-one-out",
     scale: float = 1.0,
     learned_scale: bool = False,
@@ -88,6 +105,7 @@ def dense_network(
     """The paper's fully connected network, d₀–d₁–…–1; no widths give the signed linear classifier.
 
     Args:
+        classes: how many; more than two take an output each.
         estimator: gradient of sign units; relu and sigmoid are pathwise. The two forms of
             `reinforce` are no rule of a layer: the training loop draws weights for them.
         scale: prior deviation of every weight and bias.
@@ -95,8 +113,17 @@ def dense_network(
     """
     if min(inputs, *widths, 1) < 1:
         raise ValueError(f"widths must be positive, got {inputs} and {tuple(widths)}")
+    if classes < 2:
+        raise ValueError(f"classes must be at least 2, got {classes}")
     rules, head, baseline = _rules(activation, estimator, len(widths))
-    ends = [inputs, *widths, 1]
+    if classes > 2:
+        if activation == "sign" and estimator not in _FOR_MANY_CLASSES:
+            raise ValueError(
+                f"{estimator} takes two classes, got {classes}; "
+                f"estimator must be one of {', '.join(_FOR_MANY_CLASSES)}"
+            )
+        head = heads.aggregated_classes
+    ends = [inputs, *widths, 1 if classes == 2 else classes]
     *layers, last = (
         GaussianLinear(d, e, scale=scale, learned_scale=learned_scale) for d, e in pairwise(ends)
     )
@@ -104,13 +131,17 @@ def dense_network(
     return Network(body, last, head, baseline)
 
 
-def build_network(settings: Settings, inputs: int) -> Network:
+_FOR_MANY_CLASSES = ("marginal", "leave-one-out", "straight-through")
+
+
+def build_network(settings: Settings, inputs: int, classes: int = 2) -> Network:
     """The dense network that settings describe, its prior drawn from their seed."""
     with seeded(settings.seed, "prior"):
         return dense_network(
             inputs,
             settings.widths,
             settings.activation,
+            classes=classes,
             estimator=settings.estimator,
             scale=settings.prior_scale,
             learned_scale=settings.learned_scale,

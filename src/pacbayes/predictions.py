@@ -11,7 +11,7 @@ import torch
 from pacbayes.checkpoint import save_json
 from pacbayes.choices import PREDICTOR
 from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
-from pacbayes.losses import zero_one
+from pacbayes.losses import wrong_class, zero_one
 from pacbayes.network import Network
 from pacbayes.randomness import seeded
 from pacbayes.risk import majority_vote, predict_randomised
@@ -35,7 +35,11 @@ class TestErrors:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted labels, by which predictor, and its error where labels were given."""
+    """Predicted labels, by which predictor, and its error where labels were given.
+
+    Attributes:
+        votes: of the majority vote F̂(x) ∈ [−1, 1], or of more than two classes the winner's part.
+    """
 
     predictor: str
     labels: list[str]
@@ -49,8 +53,10 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
         return None
     x, y = data.tensors("test")
     with seeded(run.settings.seed, "prediction"):
-        randomised = zero_one(predict_randomised(network, x), y).double().mean().item()
-        vote = zero_one(majority_vote(network, x, _VOTES).sign(), y).double().mean().item()
+        drawn, share = predict_randomised(network, x), majority_vote(network, x, _VOTES)
+    randomised = (drawn != y).double().mean().item()
+    votes = zero_one(share, y) if network.outputs == 1 else wrong_class(share, y)
+    vote = votes.double().mean().item()
     errors = TestErrors(randomised, vote, _VOTES, len(x))
     save_json(run.folder / "test.json", asdict(errors))
     return errors
@@ -73,14 +79,16 @@ def predict(
     x = torch.from_numpy(table.x).double()
     with seeded(seed, "prediction"):
         if method == "vote":
-            votes = majority_vote(network, x, samples)
-            labels = [classes[int(v > 0)] for v in votes]
+            share = majority_vote(network, x, samples)
+            votes = (share if network.outputs == 1 else share.amax(-1)).tolist()
+            chosen = share > 0 if network.outputs == 1 else share.argmax(-1)
         else:
-            votes = None
-            labels = [classes[int(v > 0)] for v in predict_randomised(network, x)]
+            votes, drawn = None, predict_randomised(network, x)
+            chosen = drawn > 0 if network.outputs == 1 else drawn
+    labels = [classes[i] for i in chosen.int().tolist()]
     error = None
     if table.labels is not None:
         wrong = [a != str(b) for a, b in zip(labels, table.labels, strict=True)]
         error = sum(wrong) / len(wrong)
     predictor = PREDICTOR if votes is None else VOTE.format(samples)
-    return Prediction(predictor, labels, None if votes is None else votes.tolist(), error)
+    return Prediction(predictor, labels, votes, error)

@@ -30,7 +30,7 @@ def split(n: int, fraction: float, seed: int) -> tuple[Indices, Indices]:
     return np.sort(order[:count]), np.sort(order[count:])
 
 
-def learn_prior(x: Tensor, y: Tensor, settings: Settings) -> Network:
+def learn_prior(x: Tensor, y: Tensor, settings: Settings, classes: int = 2) -> Network:
     """A network whose prior has the means that training without a KL gives, at the prior's scale.
 
     The same loop as ever, on the linear loss of the stochastic network itself: what a posterior
@@ -52,10 +52,10 @@ def learn_prior(x: Tensor, y: Tensor, settings: Settings) -> Network:
             "seed": stream(settings.seed, "prior training") >> 1,
         }
     )
-    teacher = build_network(alone.model_copy(update={"seed": settings.seed}), x.shape[1])
+    teacher = build_network(alone.model_copy(update={"seed": settings.seed}), x.shape[1], classes)
     for _ in Trainer(teacher, x, y, alone).steps():
         pass
-    network = build_network(settings, x.shape[1])
+    network = build_network(settings, x.shape[1], classes)
     pairs = zip(_gaussians(network), _gaussians(teacher), strict=True)
     with torch.no_grad():
         for ours, learned in pairs:

@@ -43,7 +43,7 @@ class DataRecord(BaseModel):
     n: int = Field(ge=1)  # examples in the bound set
     split_sha256: str | None = None  # of split.safetensors, where the prior had a part of its own
     features: int = Field(ge=1)
-    classes: tuple[str, str]
+    classes: tuple[str, ...] = Field(min_length=2)
 
 
 class RunRecord(BaseModel):

@@ -50,8 +50,8 @@ def draw_weights(network: Network, x: Tensor, T: int, *, per_example: bool = Fal
     Returns:
         Draw of value (T, B); log_prob is (T, 1) where a draw is shared.
     """
-    if not isinstance(network.body, Dense):
-        raise ValueError("REINFORCE on weights needs a dense body")
+    if not isinstance(network.body, Dense) or network.outputs > 1:
+        raise ValueError("REINFORCE on weights needs a dense body and two classes")
     sizes = (T, len(x)) if per_example else (T,)
     a, log_q = x.expand(T, *x.shape), x.new_zeros(())
     layers = [*network.body.layers, network.layer]

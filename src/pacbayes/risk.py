@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pacbayes.enumeration import exact_aggregate
 from pacbayes.examples import check_examples
-from pacbayes.losses import linear
 from pacbayes.network import Network
 
 __all__ = ["EmpiricalRisk", "empirical_risk", "exact_risk", "majority_vote", "predict_randomised"]
@@ -45,10 +44,10 @@ class EmpiricalRisk:
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
-    check_examples(x, y)
+    check_examples(x, y, network.classes)
     n, total, squares, within, largest, drawn = len(x), 0.0, 0.0, 0.0, 0, 0
     for block in _blocks(network, n, samples):
-        losses = linear(network.draw(x[block], samples).value.double(), y[block].double())  # (T, B)
+        losses = network.loss(network.draw(x[block], samples).value.double(), y[block])  # (T, B)
         total += losses.mean(0).sum().item()
         squares += losses.square().sum().item()
         pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None
@@ -70,32 +69,36 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 @torch.no_grad()
 def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
     """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
-    check_examples(x, y)
+    check_examples(x, y, network.classes)
     total = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
-        F = exact_aggregate(network, inputs)
-        total += linear(F.double(), labels.double()).sum().item()
+        total += network.loss(exact_aggregate(network, inputs).double(), labels).sum().item()
     return EmpiricalRisk(total / len(x), len(x), 0, None)
 
 
 @torch.no_grad()
 def predict_randomised(network: Network, x: Tensor) -> Tensor:
-    """sign f_θ(x) ∈ {−1, +1} with fresh weights for every example: what the bound covers."""
+    """A label drawn with fresh weights for every example, ±1 or an index: what the bound covers."""
     blocks = []
     size = 1 if network.freshness == "per-batch" else _ROWS
     for inputs in x.split(size):
-        F = network.draw(inputs, 1).value[0]  # P(+1) = ½(1 + F)
-        blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0))
-    return torch.cat(blocks).to(x.dtype)
+        F = network.draw(inputs, 1).value[0]  # P(+1) = ½(1 + F), or P of every class
+        if network.outputs > 1:
+            blocks.append(torch.multinomial(F, 1).squeeze(-1))
+        else:
+            blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0).to(x.dtype))
+    return torch.cat(blocks)
 
 
 @torch.no_grad()
 def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
-    """F̂_Q(x) ∈ [−1, 1], the mean over the draws; its sign is the majority vote."""
+    """The mean output over the draws: F̂_Q(x) ∈ [−1, 1], whose sign is the majority vote, or the
+    probability of every class, of which it is the largest."""
     blocks = _blocks(network, len(x), samples)
     return torch.cat([network.draw(x[block], samples).value.mean(0) for block in blocks])
 
 
 def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
-    size = _FEW if network.freshness == "per-batch" else max(1, _ROWS // samples)
+    rows = _ROWS if network.outputs == 1 else _ROWS // 10  # each makes a grid for every class
+    size = _FEW if network.freshness == "per-batch" else max(1, rows // samples)
     return (slice(start, start + size) for start in range(0, n, size))

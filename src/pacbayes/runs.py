@@ -106,9 +106,15 @@ class Run:
         index = load_tensors(path)[0]["bound"]
         return x[index].contiguous(), y[index].contiguous()
 
+    def build_network(self) -> Network:
+        """The network that the settings and the data call for, untrained."""
+        return build_network(
+            self.settings, self.record.data.features, len(self.record.data.classes)
+        )
+
     def start_network(self) -> Network:
         """The network before training: Q = P."""
-        network, prior = build_network(self.settings, self.record.data.features), self.load_prior()
+        network, prior = self.build_network(), self.load_prior()
         means = {k.replace("prior_mean", "mean"): v for k, v in prior.items() if "prior_mean" in k}
         network.load_state_dict(network.state_dict() | prior | means)
         return network
@@ -119,7 +125,7 @@ class Run:
             raise ValueError(
                 f"{self.folder} is not trained to the end; the same train command resumes it"
             )
-        network = build_network(self.settings, self.record.data.features)
+        network = self.build_network()
         posterior, _ = self.load_own("posterior.safetensors")
         if posterior.keys() != dict(network.named_parameters()).keys():
             raise DamagedFileError(f"{self.folder / 'posterior.safetensors'} is not a posterior")
@@ -142,7 +148,6 @@ def open_run(folder: Path) -> Run:
 
 def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
     """Create a run, or open the one that is there if it was asked for in the same way."""
-    data.signs()  # refuses what is not two classes before anything is written
     features, count = data.x_train.shape[1], len(data.x_train)
     parts = (
         split(count, settings.prior_fraction, settings.seed) if settings.prior_fraction else None
@@ -154,7 +159,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         n=count if parts is None else len(parts[1]),
         split_sha256=None if bound_index is None else tensors_sha256(bound_index),
         features=features,
-        classes=(data.classes[0], data.classes[1]),
+        classes=data.classes,
     )
     if (folder / "run.json").exists():
         run = open_run(folder)
@@ -169,11 +174,12 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         run.load_prior()
         return run
     if parts is None:
-        network = build_network(settings, features)
+        network = build_network(settings, features, len(data.classes))
     else:
         x, y = data.tensors("train")
         own = torch.from_numpy(parts[0])
-        network = learn_prior(x[own].contiguous(), y[own].contiguous(), settings)
+        own_part = x[own].contiguous(), y[own].contiguous()
+        network = learn_prior(*own_part, settings, len(data.classes))
     prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,8 +203,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
 
 def engine_note(run: Run, data: Dataset) -> str:
     """Which engine makes the run's steps, and where it is torch, why."""
-    network = build_network(run.settings, data.x_train.shape[1])
-    reason = why_torch(network, data.tensors("train")[0], run.settings)
+    reason = why_torch(run.build_network(), data.tensors("train")[0], run.settings)
     return "native engine" if reason is None else f"torch engine ({reason})"
 
 

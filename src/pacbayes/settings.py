@@ -64,6 +64,8 @@ class Settings(BaseModel):
         protocol: Protocol = "fast",
         activation: Activation = "relu",
         objective: Objective | None = None,
+        *,
+        classes: int = 2,
         **changes: Any,
     ) -> Settings:
         """A protocol's defaults for an activation, with changes.
@@ -84,6 +86,8 @@ class Settings(BaseModel):
             chosen |= {"estimator": "marginal", "batch_size": 256}
         else:
             chosen |= {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
+            if classes > 2:  # where a sum over each unit's values would be an integral for each
+                chosen |= {"estimator": "leave-one-out"}
             chosen |= _NEAR_A_LEARNED_PRIOR if learned_prior else {}
         return cls(**(chosen | changes))
 

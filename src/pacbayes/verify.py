@@ -69,6 +69,8 @@ class _Claim(_Record):
     draws: float | None = Field(ge=1)
     variance: float = Field(ge=0, le=1)
     within: float | None = Field(ge=0, le=0.5)
+    quadrature_step: float | None = Field(None, gt=0, le=1)
+    quadrature_error: Probability = 0.0
     n: int = Field(ge=8)
     kl: float = Field(ge=0)
     provenance: _Hashes
@@ -86,6 +88,7 @@ class _Data(_Record):
     train_sha256: str
     n: int
     features: int = Field(ge=1)
+    classes: tuple[str, ...] = Field(min_length=2)
     split_sha256: str | None = None
 
 
@@ -141,14 +144,16 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
     yield finding
     x, y = data.x_train[index], data.y_train[index]
     sizes = f"{c.n} claimed, {len(x)} examples of {len(data.classes)} classes"
-    two = len(data.classes) == 2
-    yield Finding("n is its size", c.n == len(x) == run.data.n and two, sizes)
+    same = data.classes == run.data.classes
+    yield Finding("n is its size", c.n == len(x) == run.data.n and same, sizes)
     covered = _covered(run, prior, posterior)
     yield covered
     if not covered.holds:
         return
     kl, finding = _kl(c, prior, posterior)
     yield finding
+    if len(data.classes) > 2:
+        yield _quadrature(c, len(data.classes))
     yield _monte_carlo(c, run)
     yield _bound(c, kl)
     if full:
@@ -259,7 +264,8 @@ def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[NDArray[Any]
 
 def _covered(run: _Run, prior: Weights, posterior: Weights) -> Finding:
     """The run's network has these weights and no others, each with a prior of the scale stated."""
-    widths = (run.data.features, *run.settings.widths, 1)
+    k = len(run.data.classes)
+    widths = (run.data.features, *run.settings.widths, 1 if k == 2 else k)
     shapes: dict[str, tuple[int, ...]] = {}
     for i, (d, e) in enumerate(pairwise(widths)):
         layer = "layer" if i == len(widths) - 2 else f"body.layers.{i}"
@@ -324,8 +330,25 @@ def _inverse(q: float, c: arb) -> float:
     return high
 
 
+def _quadrature(c: _Claim, classes: int) -> Finding:
+    """What the trapezoidal rule for P(class wins) may err by, as pacbayes.quadrature proves it."""
+    H, pi = arb(c.quadrature_step or 1.0), arb.pi()
+    best = arb(1)
+    for i in range(1, 40):
+        a = arb(i) / 10
+        E = (pi / 2).sqrt() * (a / arb(2).sqrt()).erfi()
+        M = (1 - (1 / E / arb(2).sqrt()).erfc() / 2) + (-1 / (2 * E * E)).exp() / (
+            2 * pi
+        ).sqrt() * E
+        value = 2 * (a * a / 2).exp() * M ** (classes - 1) / (2 * pi * a / H).expm1()
+        best = value if value < best else best
+    best += arb("2.2") * (arb(7) / arb(2).sqrt()).erfc() / 2
+    holds = c.quadrature_step is not None and bool(arb(c.quadrature_error) >= best)
+    return Finding("quadrature", holds, f"{c.quadrature_error:.2g} claimed, {best.str(5)} proved")
+
+
 def _monte_carlo(c: _Claim, run: _Run) -> Finding:
-    risk, upper, inequality = c.risk, c.risk_upper, c.monte_carlo
+    risk, upper, inequality = min(1.0, c.risk + c.quadrature_error), c.risk_upper, c.monte_carlo
     detail = f"{risk:.6f} raised to {upper:.6f}"
     if c.draws is None:
         summable = run.settings.activation == "sign" or not run.settings.widths
@@ -420,7 +443,7 @@ def _sampled_anew(
     rng, total = np.random.default_rng(), 0.0
     for start in range(0, len(x), 1000):
         a = np.repeat(x[start : start + 1000].astype(float), T, axis=0)
-        labels = np.repeat(2.0 * y[start : start + 1000] - 1, T)
+        labels = np.repeat(y[start : start + 1000], T)
         for W, b, S, s in layers[:-1]:
             mean, deviation = a @ W.T + b, np.sqrt(a**2 @ S.T + s)
             if settings.activation == "sign":
@@ -429,8 +452,13 @@ def _sampled_anew(
                 z = mean + deviation * rng.standard_normal(mean.shape)
                 a = np.maximum(z, 0) if settings.activation == "relu" else 1 / (1 + np.exp(-z))
         W, b, S, s = layers[-1]
-        u = (a @ W.T + b)[:, 0] / np.sqrt(a**2 @ S.T + s)[:, 0]
-        total += float((0.5 * (1 - labels * erf(u / np.sqrt(2)))).sum())
+        mean, deviation = a @ W.T + b, np.sqrt(a**2 @ S.T + s)
+        if len(b) == 1:
+            u = (mean / deviation)[:, 0]
+            total += float((0.5 * (1 - (2 * labels - 1) * erf(u / np.sqrt(2)))).sum())
+        else:  # no integral: the scores themselves are drawn
+            scores = mean + deviation * rng.standard_normal(mean.shape)
+            total += float((scores.argmax(1) != labels).sum()) + float(np.isnan(scores).sum())
     mean, N = total / (len(x) * T), len(x) * T
     if not 0 <= mean <= 1:
         return Finding("risk sampled anew", False, "the network's output is not a number")

@@ -4,9 +4,10 @@
 #include <stdio.h>
 
 int main(void) {
-    int32_t shapes[][5] = {{3, 1, 1, 0, 0}, {7, 5, 1, 0, 0}, {20, 17, 33, 1, 0}, {4, 16, 1, 40, 1}};
-    int depths[] = {1, 1, 2, 3}, samples[] = {1, 2, 10, 97, 300};
-    for (int s = 0; s < 4; s++)
+    int32_t shapes[][5] = {{3, 1, 1, 0, 0}, {7, 5, 1, 0, 0}, {20, 17, 33, 1, 0}, {4, 16, 1, 40, 1},
+                           {5, 6, 3, 0, 0}, {4, 3, 9, 37, 0}};
+    int depths[] = {1, 1, 2, 3, 1, 2}, samples[] = {1, 2, 10, 97, 300};
+    for (int s = 0; s < 6; s++)
         for (int act = 0; act < 3; act++)
             for (int est = 0; est < (act == SIGN ? 4 : 1); est++)
                 for (int learned = 0; learned < 2; learned++)
@@ -24,18 +25,18 @@ int main(void) {
                             }
                         }
                         for (int i = 0; i < n * d; i++) x[i] = (float)(i % 3);
-                        for (int i = 0; i < n; i++) y[i] = i % 2 ? 1.0f : -1.0f;
+                        for (int i = 0; i < n; i++) y[i] = s < 4 ? (i % 2 ? 1.0f : -1.0f) : (float)(i % 3);
                         int64_t index[] = {4, 0, 2, 2, 1}, many[150] = {0};
                         engine *e = pb_open(depth, shapes[s], act, est, learned, samples[t]);
                         for (int count = 1; count <= n; count += 4) {
                             const float *const *from = (const float *const *)parameters;
                             double loss = -1;
                             int threads = 1 + t % 3;
-                            if (pb_run(e, from, gradients, x, y, n, index, count, 1, 2, threads, &loss) ||
-                                !(loss >= 0 && loss <= count))
+                            if (pb_run(e, from, gradients, x, y, n, index, count, 1, 2, t % 2, threads, &loss) ||
+                                !(loss >= -1e-5 && loss <= count))
                                 return 1;
-                            if (pb_run(e, from, NULL, x, y, n, many, 150, 1, 2, 2, &loss)) return 1;
-                            if (pb_run(e, from, gradients, x, y, 4, index, count, 1, 2, 2, &loss) != 2)
+                            if (pb_run(e, from, NULL, x, y, n, many, 150, 1, 2, 0, 2, &loss)) return 1;
+                            if (pb_run(e, from, gradients, x, y, 4, index, count, 1, 2, 0, 2, &loss) != 2)
                                 return 2;
                         }
                         size_t width = shapes[s][1];

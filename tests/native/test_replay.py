@@ -8,7 +8,6 @@ import torch
 
 from pacbayes import dense_network, hidden
 from pacbayes.engine import NativeEngine, available, library
-from pacbayes.losses import linear
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -79,16 +78,19 @@ def replay(widths, T, B, key, *, signs):
     return [torch.from_numpy(o) for o in out]
 
 
-def agrees(network, native, kind, widths, T, B, monkeypatch, *, key=(3, 9), dense=False):
+def agrees(
+    network, native, kind, widths, T, B, monkeypatch, *, key=(3, 9), dense=False, log_loss=False
+):
     """Loss and every gradient of one step, against float64 autograd on the same draws."""
     generator = torch.Generator().manual_seed(B)
     d = network.body.layers[0].weight.mean.shape[1]
     x = torch.randn(B, d, generator=generator) * 2 / d**0.5
     if not dense:
         x[torch.rand(B, d, generator=generator) < 0.6] = 0
-    y = torch.where(torch.rand(B, generator=generator) < 0.5, 1.0, -1.0)
+    y = torch.randint(network.classes, (B,), generator=generator)
+    y = 2.0 * y - 1 if network.classes == 2 else y
     index = torch.randint(B, (B,), generator=generator)  # some twice, some never
-    loss = native.loss_and_grad(x, y, index, *key) / B
+    loss = native.loss_and_grad(x, y, index, *key, log_loss=log_loss) / B
     found = [p.grad.double().clone() for p in network.parameters()]
     assert native.loss(x, y, index, *key) / B == pytest.approx(loss, abs=1e-9)
 
@@ -103,8 +105,10 @@ def agrees(network, native, kind, widths, T, B, monkeypatch, *, key=(3, 9), dens
     monkeypatch.setattr(hidden, "sample_sign", sample_sign)
     monkeypatch.setattr(hidden, "_normal", lambda mean, dev, samples: mean + dev * next(draws))
     exact = copy.deepcopy(network).double()
-    truth = linear(exact(x[index].double(), T), y[index].double()).mean()
-    gradients = torch.autograd.grad(truth, list(exact.parameters()))
+    losses = exact.loss(exact(x[index].double(), T), y[index])
+    truth = losses.mean()
+    objective = -torch.log1p(-losses).mean() if log_loss else truth
+    gradients = torch.autograd.grad(objective, list(exact.parameters()))
     monkeypatch.undo()
     if any(near):  # a draw within rounding of its probability may fall on either side
         return
@@ -113,10 +117,16 @@ def agrees(network, native, kind, widths, T, B, monkeypatch, *, key=(3, 9), dens
         assert (ours - theirs).abs().max() < 1e-3 * theirs.abs().max() + 1e-7
 
 
-def made(kind, widths, d, *, learned_scale, scale):
+def made(kind, widths, d, *, learned_scale, scale, classes=2):
     torch.manual_seed(1)
     network = dense_network(
-        d, widths, kind[0], estimator=kind[1], learned_scale=learned_scale, scale=scale
+        d,
+        widths,
+        kind[0],
+        classes=classes,
+        estimator=kind[1],
+        learned_scale=learned_scale,
+        scale=scale,
     )
     with torch.no_grad():
         for p in network.parameters():
@@ -149,3 +159,19 @@ def test_one_engine_takes_batches_of_every_size(kind, monkeypatch):
     native = NativeEngine(network, 7)
     for B in (200, 64, 65, 3, 128):
         agrees(network, native, kind, (17, 9), 7, B, monkeypatch, key=(3, B), dense=B == 64)
+
+
+@pytest.mark.parametrize("classes", [3, 10, 37])
+@pytest.mark.parametrize("learned_scale", [False, True])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[1] != "local-expectation"])
+def test_a_step_with_many_classes_is_float64s(kind, learned_scale, classes, monkeypatch):
+    network = made(kind, (17, 9), 20, learned_scale=learned_scale, scale=1.0, classes=classes)
+    agrees(network, NativeEngine(network, 7), kind, (17, 9), 7, 70, monkeypatch)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[5]])
+def test_the_log_loss_is_float64s(kind, classes, monkeypatch):
+    network = made(kind, (17, 9), 20, learned_scale=True, scale=1.0, classes=classes)
+    native = NativeEngine(network, 7)
+    agrees(network, native, kind, (17, 9), 7, 70, monkeypatch, log_loss=True)

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pacbayes.data.dataset import DataError, Dataset, two_classes
+from pacbayes.data.dataset import DataError, Dataset, class_indices
 from pacbayes.data.idx import FASHION_MNIST, MNIST, Collection, fetch
 from pacbayes.data.tables import Table, check_width, read_table
 
 __all__ = ["NAMES", "DataError", "Dataset", "Table", "check_width", "load", "read_table"]
 
-NAMES = ("binary-mnist", "mnist", "binary-fashion-mnist", "digits")
+NAMES = (
+    *("binary-mnist", "mnist", "binary-fashion-mnist", "fashion-mnist"),
+    *("digits", "ten-digits"),
+)
 
 
 def load(
@@ -29,20 +32,20 @@ def load(
         test: a file of test examples to go with one's own.
         label: label column of one's own CSV file.
     """
-    if name == "binary-mnist":
-        return _images(name, MNIST, folder, binary=True)
-    if name == "mnist":
-        return _images(name, MNIST, folder, binary=False)
-    if name == "binary-fashion-mnist":
-        return _images(name, FASHION_MNIST, folder, binary=True)
-    if name == "digits":
-        return _digits()
+    binary = name.startswith("binary-")
+    if name in ("binary-mnist", "mnist"):
+        return _images(name, MNIST, folder, binary=binary)
+    if name in ("binary-fashion-mnist", "fashion-mnist"):
+        return _images(name, FASHION_MNIST, folder, binary=binary)
+    if name in ("digits", "ten-digits"):
+        return _digits(name)
     if Path(name).suffix not in (".npz", ".csv"):
         raise DataError(f"no data set {name!r}; give one of {', '.join(NAMES)} or a .npz/.csv file")
     return _own(Path(name), test, label)
 
 
 _HALVES = ("0-4", "5-9")
+_TEN = tuple(str(d) for d in range(10))
 
 
 def _images(name: str, collection: Collection, folder: Path | None, *, binary: bool) -> Dataset:
@@ -52,18 +55,19 @@ def _images(name: str, collection: Collection, folder: Path | None, *, binary: b
         (x.reshape(len(x), -1) / np.float32(255)).astype(np.float32) for x in (x_train, x_test)
     ]
     labels = [(y >= 5 if binary else y).astype(np.int64) for y in (y_train, y_test)]
-    classes = _HALVES if binary else tuple(str(d) for d in range(10))
+    classes = _HALVES if binary else _TEN
     return Dataset(name, scaled[0], labels[0], scaled[1], labels[1], classes)
 
 
-def _digits() -> Dataset:
-    """scikit-learn's 1797 bundled 8×8 digits, 5–9 against 0–4; every fifth is for testing."""
+def _digits(name: str) -> Dataset:
+    """scikit-learn's 1797 bundled 8×8 digits, 5–9 against 0–4 or all ten; every fifth is a test."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
-    x, labels = (x / 16).astype(np.float32), (y >= 5).astype(np.int64)
+    classes = _HALVES if name == "digits" else _TEN
+    x, labels = (x / 16).astype(np.float32), (y >= 5 if name == "digits" else y).astype(np.int64)
     test = np.arange(len(x)) % 5 == 4
-    return Dataset("digits", x[~test], labels[~test], x[test], labels[test], _HALVES)
+    return Dataset(name, x[~test], labels[~test], x[test], labels[test], classes)
 
 
 def _own(path: Path, test: Path | None, label: str | None) -> Dataset:
@@ -75,7 +79,7 @@ def _own(path: Path, test: Path | None, label: str | None) -> Dataset:
             f"{path}: the first row looks like a header, since its label "
             f"{str(table.labels[0])!r} occurs nowhere else; remove it, or give --label by name"
         )
-    y, classes = two_classes(table.labels, str(path))
+    y, classes = class_indices(table.labels, str(path))
     width = table.x.shape[1]
     x_test, y_test = np.empty((0, width), np.float32), np.empty(0, np.int64)
     if test is not None:

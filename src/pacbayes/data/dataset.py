@@ -1,4 +1,4 @@
-"""Examples as arrays, checked once, with labels −1/+1 and a hash of every bit."""
+"""Examples as arrays, checked once, and a hash of every bit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DataError", "Dataset", "Floats", "check_features", "two_classes"]
+__all__ = ["DataError", "Dataset", "Floats", "check_features", "class_indices"]
 
 Floats = NDArray[np.float32]
+MOST_CLASSES = 100  # beyond, a column of numbers was probably taken for labels
 
 
 class DataError(ValueError):
@@ -59,17 +60,18 @@ class Dataset:
         if len(self.classes) != 2:
             raise DataError(
                 f"{self.name} has {len(self.classes)} classes ({', '.join(self.classes[:5])}…), "
-                "but a signed-output network needs exactly 2"
+                "but signs need exactly 2"
             )
         y = self.y_train if part == "train" else self.y_test
         return (2 * y - 1).astype(np.float32)
 
     def tensors(self, part: str = "train") -> tuple[Tensor, Tensor]:
-        """Features and labels −1/+1 as torch has them."""
+        """Features, and labels as a network takes them: −1/+1, or indices of several classes."""
         import torch
 
-        x = self.x_train if part == "train" else self.x_test
-        return torch.from_numpy(x), torch.from_numpy(self.signs(part))
+        x, y = (self.x_train, self.y_train) if part == "train" else (self.x_test, self.y_test)
+        labels = self.signs(part) if len(self.classes) == 2 else y
+        return torch.from_numpy(x), torch.from_numpy(labels)
 
     @property
     def train_sha256(self) -> str:
@@ -92,12 +94,14 @@ def check_features(x: Floats, where: str) -> None:
         )
 
 
-def two_classes(labels: NDArray[Any], where: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Class indices and names of labels that take exactly two values; the larger is +1."""
+def class_indices(labels: NDArray[Any], where: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class indices and names of labels, in their order; of two classes the larger is +1."""
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DataError(f"{where}: a label is not a finite number")
     names, indices = np.unique(labels, return_inverse=True)
-    if len(names) != 2:
+    if not 2 <= len(names) <= MOST_CLASSES:
         shown = ", ".join(map(str, names[:5])) + ("…" if len(names) > 5 else "")
-        raise DataError(f"{where}: labels take {len(names)} values ({shown}), need exactly 2")
+        raise DataError(
+            f"{where}: labels take {len(names)} values ({shown}), need 2 to {MOST_CLASSES}"
+        )
     return indices.astype(np.int64), tuple(str(name) for name in names)

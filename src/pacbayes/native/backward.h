@@ -9,6 +9,17 @@ static inline vf sign_of(const trace *h, int op, int block, int unit) {
     return choose(from_bits(h->rows[(size_t)block * op + unit]), all(1.0f), all(-1.0f));
 }
 
+/* Gradients of layer l's means and variances, of relu or sigmoid units below. */
+static void weight_gradient(engine *e, group *p, int l) {
+    layer *y = &e->layers[l];
+    const float *at = p->hidden[l - 1].at;
+    int R = p->rows;
+    product(y->out, y->ip, R, p->dm, R, 1, at, y->ip, p->gw[l], y->ip, 1);
+    if (!e->learned) return;
+    squares(at, p->spare, (size_t)R * y->ip);
+    product(y->out, y->ip, R, p->dv, R, 1, p->spare, y->ip, p->gs[l], y->ip, 1);
+}
+
 /* The head's gradient in its moments, into rows 0 of dm and dv. */
 static void head_moments_backward(engine *e, group *p) {
     vf gb = all(0.0f), gsb = all(0.0f);
@@ -54,6 +65,43 @@ static void head_backward(engine *e, group *p) {
         p->gw[e->depth][k] += sum(gw);
         p->gs[e->depth][k] += sum(gs);
     }
+}
+
+static void path_below(engine *e, group *p, int l);
+
+/* p->total = 2·Σ_j dL/dvariance_j of every row. */
+static void sum_spreads(group *p, int units) {
+    for (int r = 0; r < p->rows; r += LANES) {
+        vf total = all(0.0f);
+        for (int j = 0; j < units; j++) total += 2.0f * load(p->dv + (size_t)j * p->rows + r);
+        store(p->total + r, total);
+    }
+}
+
+/* The head of more than two classes: the slopes that class_head left, times dL/dP. */
+static void class_head_backward(engine *e, group *p) {
+    layer *y = &e->layers[e->depth];
+    trace *h = &p->hidden[e->depth - 1];
+    int R = p->rows;
+    for (int j = 0; j < y->out; j++) {
+        vf gb = all(0.0f), gsb = all(0.0f);
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)j * R + r;
+            vf weight = load(p->weight + r), dm = load(p->dm + at) * weight, dv = load(p->dv + at) * weight;
+            store(p->dm + at, dm);
+            store(p->dv + at, dv);
+            gb += dm, gsb += dv;
+        }
+        p->gb[e->depth][j] += sum(gb);
+        p->gsb[e->depth][j] += sum(gsb);
+    }
+    if (e->activation == SIGN) {
+        gradient_index(R / LANES, y->ip, h->rows, p->gradient_index);
+        signed_gradient(y->out, R, y->ip, p->dm, p->gradient_index, p->gw[e->depth]);
+        if (scored(e, e->depth - 1)) return;
+    } else weight_gradient(e, p, e->depth);
+    if (!e->learned) sum_spreads(p, y->out);
+    path_below(e, p, e->depth);
 }
 
 /* Weights of the scores: dL/dF times F less its baseline, the other samples of the input. */
@@ -120,23 +168,20 @@ static void pathwise_moments_backward(engine *e, group *p, int l) {
         p->gb[l][j] += sum(gb);
         p->gsb[l][j] += sum(gsb);
     }
+    for (int r = 0; r < R && !learned; r += LANES)
+        store(p->total + r, load(p->total + r) * inverse(load(h->dev + r)));
 }
 
-/* dL/da of the layer below l: through the means, and through the variances, Σ_k σ²a_k². */
+/* dL/da of the layer below l: through the means, and through the variances, Σ_k σ²a_k². Where all
+ * variances are equal p->total has their slopes, twice their sum. */
 static void path_below(engine *e, group *p, int l) {
     layer *y = &e->layers[l];
-    trace *h = &p->hidden[l], *from = &p->hidden[l - 1];
+    trace *from = &p->hidden[l - 1];
     int R = p->rows, signs = e->activation == SIGN, learned = e->learned;
     product(y->in, R, y->out, y->w, 1, y->in, p->dm, R, p->da, R, 0);
     if (learned) product(y->in, R, y->out, y->s, 1, y->in, p->dv, R, p->spare, R, 0);
-    else /* twice the unit variance times Σ_j dv_j */
-        for (int r = 0; r < R; r += LANES) {
-            vf total = all(0.0f);
-            if (signs)
-                for (int j = 0; j < y->out; j++) total += 2.0f * load(p->dv + (size_t)j * R + r);
-            else total = load(p->total + r) * inverse(load(h->dev + r));
-            store(p->total + r, y->unit * total);
-        }
+    else
+        for (int r = 0; r < R; r += LANES) store(p->total + r, y->unit * load(p->total + r));
     for (int k = 0; k < y->in; k++)
         for (int r = 0; r < R; r += LANES) {
             size_t at = (size_t)k * R + r;
@@ -155,14 +200,11 @@ static void layer_backward(engine *e, group *p, int l) {
         sign_moments_backward(e, p, l);
         gradient_index(R / LANES, y->ip, from->rows, p->gradient_index);
         signed_gradient(y->out, R, y->ip, p->dm, p->gradient_index, p->gw[l]);
-        if (e->estimator == STRAIGHT_THROUGH) path_below(e, p, l);
-        return;
-    }
-    pathwise_moments_backward(e, p, l);
-    product(y->out, y->ip, R, p->dm, R, 1, from->at, y->ip, p->gw[l], y->ip, 1);
-    if (e->learned) {
-        squares(from->at, p->spare, (size_t)R * y->ip);
-        product(y->out, y->ip, R, p->dv, R, 1, p->spare, y->ip, p->gs[l], y->ip, 1);
+        if (e->estimator != STRAIGHT_THROUGH) return;
+        if (!e->learned) sum_spreads(p, y->out);
+    } else {
+        pathwise_moments_backward(e, p, l);
+        weight_gradient(e, p, l);
     }
     path_below(e, p, l);
 }
@@ -212,7 +254,7 @@ static void first_path(engine *e, group *p, int i, float *d, float *dv) {
 }
 
 static void backward(engine *e, group *p, int start, int inputs) {
-    head_backward(e, p);
+    (outputs(e) > 1 ? class_head_backward : head_backward)(e, p);
     if (scored(e, 0)) score_weights(e, p, inputs);
     for (int l = e->depth - 1; l > 0; l--) layer_backward(e, p, l);
     int op = e->layers[0].op;

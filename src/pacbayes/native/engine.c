@@ -57,16 +57,18 @@ static void chunk(job *j, group *p, int c) {
     int T = e->samples, start = c * e->inputs;
     int inputs = j->count - start < e->inputs ? j->count - start : e->inputs;
     stream random = open_stream(j->seed, j->step, c);
+    int many = outputs(e) > 1; /* classes: the output is P(label), not F */
+    for (int r = 0; many && r < inputs * T; r++) p->label[r] = j->y[j->index[start + r / T]];
     forward(e, p, j->x, j->index, start, inputs, &random);
-    float scale = -0.5f / ((float)j->count * T);
+    float scale = (many ? -1.0f : -0.5f) / ((float)j->count * T);
     memset(p->weight, 0, p->rows * sizeof(float)); /* rows that only fill a vector count nothing */
     for (int i = 0; i < inputs; i++) {
-        float label = j->y[j->index[start + i]], sum = 0;
-        for (int t = 0; t < T; t++) {
-            sum += p->output[i * T + t];
-            p->weight[i * T + t] = scale * label;
-        }
-        p->loss += 0.5 * (1.0 - (double)label * sum / T);
+        float label = many ? 1.0f : j->y[j->index[start + i]], sum = 0;
+        for (int t = 0; t < T; t++) sum += p->output[i * T + t];
+        double loss = (many ? 1.0 : 0.5) * (1.0 - (double)label * sum / T), right = 1 - loss;
+        float weight = scale * label / (j->log_loss ? (float)(right > 1e-6 ? right : 1e-6) : 1.0f);
+        for (int t = 0; t < T; t++) p->weight[i * T + t] = weight;
+        p->loss += loss;
     }
     if (j->gradients) backward(e, p, start, inputs);
 }
@@ -109,17 +111,17 @@ static int make_room(engine *e, int64_t count) {
 }
 
 /* The sum of the linear losses of the examples index[0:count] of n, into *loss; where gradients is
- * not NULL also the gradient of their mean. Returns 0, or 1 where memory ran out, or 2 for an index
+ * not NULL also the gradient of their mean, or of the mean of −ln(1 − loss). Returns 0, or 1 where memory ran out, or 2 for an index
  * that is none. Parameters and gradients: four arrays a layer, means of weights and of biases,
  * log-scales of weights and of biases (one number each where scales are not learned). */
 int pb_run(engine *e, const float *const *parameters, float *const *gradients, const float *x,
            const float *y, int64_t n, const int64_t *index, int count, uint64_t seed,
-           uint64_t step, int threads, double *loss) {
+           uint64_t step, int log_loss, int threads, double *loss) {
     for (int i = 0; i < count; i++)
         if (index[i] < 0 || index[i] >= n) return 2;
     if (!gradients) free_room(e);
     else if (!make_room(e, count)) return 1;
-    job j = {e, gradients, x, y, index, count, seed, step};
+    job j = {e, gradients, x, y, index, count, seed, step, log_loss};
     take_parameters(e, parameters);
     run_tasks(&e->threads, threads, first_tasks(e) + e->depth, load_task, &j);
     run_tasks(&e->threads, threads, GROUPS, group_task, &j);

@@ -49,6 +49,8 @@ typedef struct {
     uint16_t *units;                     /* the same: bits of LANES units, (op / LANES, rows) */
     float *dm, *dv, *da, *spare;         /* (widest, rows) */
     float *weight, *output, *head_u, *head_inverse, *total; /* (rows) */
+    float *score, *score_inverse, *label; /* more than two classes: (op, rows) twice, and (rows) */
+    vf *of_classes;                       /* the same: scratch, (3, classes) */
     vi *gradient_index;
     int *at, *ends, ranges; /* the first layer's entries that are not zero */
     float **gw, **gs, **gb, **gsb; /* by layer */
@@ -77,7 +79,11 @@ typedef struct {
     const int64_t *index;
     int count;
     uint64_t seed, step;
+    int log_loss; /* the gradient is of −ln P(label), of the mean over samples */
 } job;
+
+/* Outputs of the last layer: a score for each of more than two classes, or one. */
+static inline int outputs(const engine *e) { return e->layers[e->depth].out; }
 
 /* Whether layer l's gradient is a score times a weight, rather than a path. */
 static inline int scored(const engine *e, int l) {

@@ -2,8 +2,8 @@
 #ifndef PACBAYES_FORWARD_H
 #define PACBAYES_FORWARD_H
 
+#include "classes.h"
 #include "first.h"
-#include "random.h"
 
 static inline vf activated(int activation, vf z) {
     return activation == RELU ? most(all(0.0f), z) : inverse(1.0f + exponential(-z));
@@ -185,6 +185,50 @@ INLINE void head_tile(const int R, engine *e, group *p, int from) {
     }
 }
 
+/* Means and inverse deviations of every class's score. */
+static void class_scores(engine *e, group *p) {
+    layer *y = &e->layers[e->depth];
+    trace *h = &p->hidden[e->depth - 1];
+    int R = p->rows, blocks = R / LANES, groups = groups_of(y->in);
+    if (e->activation == SIGN) {
+        for (int j = 0; j < y->out; j++) {
+            vf *u = (vf *)(p->score + (size_t)j * R);
+            all_signed_sums(groups, y->tables + (size_t)j * groups * ENTRIES, h->index, blocks,
+                            y->b[j] * y->inverse[j], u);
+            for (int b = 0; b < blocks; b++) {
+                u[b] *= 1.0f / y->inverse[j];
+                store(p->score_inverse + (size_t)j * R + b * LANES, all(y->inverse[j]));
+            }
+        }
+        return;
+    }
+    product(y->out, R, y->in, y->w, y->in, 1, h->a, R, p->score, R, 0);
+    if (e->learned) {
+        squares(h->a, p->spare, (size_t)y->in * R);
+        product(y->out, R, y->in, y->s, y->in, 1, p->spare, R, p->score_inverse, R, 0);
+    } else square_norms(p, h->a, y->in, R);
+    for (int j = 0; j < y->out; j++)
+        for (int r = 0; r < R; r += LANES) {
+            size_t at = (size_t)j * R + r;
+            vf variance = e->learned ? load(p->score_inverse + at) : y->unit * load(p->total + r);
+            store(p->score_inverse + at, inverse_root(variance + y->sb[j]));
+            store(p->score + at, load(p->score + at) + y->b[j]);
+        }
+}
+
+/* More than two classes: output = P(label) for every row, and its slopes where they are wanted. */
+static void class_head(engine *e, group *p) {
+    int k = outputs(e);
+    class_scores(e, p);
+    for (int r = 0; r < p->rows; r += LANES) {
+        vf *scratch = p->of_classes;
+        scores s = {k, p->rows, p->score + r, p->score_inverse + r, load(p->label + r),
+                    scratch, scratch + k, scratch + 2 * k};
+        float *dm = p->training ? p->dm + r : NULL;
+        store(p->output + r, win_probability(&s, dm, p->dv + r));
+    }
+}
+
 /* The aggregated head, output = erf(u/√2) for every row. */
 static void head(engine *e, group *p) {
     layer *y = &e->layers[e->depth];
@@ -216,7 +260,7 @@ static void forward(engine *e, group *p, const float *x, const int64_t *index, i
         first_pathwise(e, p, inputs, random);
         for (int l = 1; l < e->depth; l++) pathwise_layer(e, p, l, random);
     }
-    head(e, p);
+    (outputs(e) > 1 ? class_head : head)(e, p);
 }
 
 #endif

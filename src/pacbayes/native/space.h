@@ -78,6 +78,12 @@ static void allocate_group(engine *e, group *p, size_t rows, int widest) {
     p->ends = (int *)floats(e, (size_t)e->inputs * p->ranges);
     p->weight = floats(e, rows), p->output = floats(e, rows), p->total = floats(e, rows);
     p->head_u = floats(e, rows), p->head_inverse = floats(e, rows);
+    if (outputs(e) > 1) {
+        size_t scores = rows * e->layers[e->depth].op;
+        p->score = floats(e, scores), p->score_inverse = floats(e, scores);
+        p->label = floats(e, rows);
+        p->of_classes = (vf *)floats(e, (size_t)3 * outputs(e) * LANES);
+    }
     if (e->activation != SIGN) return;
     p->plus = floats(e, first), p->minus = floats(e, first);
     p->units = (uint16_t *)floats(e, (size_t)e->layers[0].op / LANES * rows);

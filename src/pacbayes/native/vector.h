@@ -41,6 +41,7 @@ static inline vf all(float x) { return x - (vf){0}; }
 typedef __mmask16 where;
 static inline where below(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ); }
 static inline where less(vi a, vi b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
+static inline where equal(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ); }
 static inline where either(where a, where b) { return (where)(a ^ b); }
 static inline uint32_t bits(where m) { return m; }
 static inline where from_bits(uint32_t b) { return (where)b; }
@@ -59,6 +60,7 @@ static inline float sum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
 typedef vi where;
 static inline where below(vf a, vf b) { return a < b; }
 static inline where less(vi a, vi b) { return a < b; }
+static inline where equal(vf a, vf b) { return a == b; }
 static inline where either(where a, where b) { return a ^ b; }
 static inline uint32_t bits(where m) { return (uint32_t)_mm256_movemask_ps((__m256)m); }
 static inline where from_bits(uint32_t b) {
