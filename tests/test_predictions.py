@@ -6,6 +6,7 @@ from pacbayes import Settings, predictions, runs
 from pacbayes.data import DataError
 from pacbayes.predictions import predict
 from pacbayes.predictions import test_errors as errors_of
+from pacbayes.preparation import prepare
 from pacbayes.records import DataSource
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
@@ -13,7 +14,7 @@ SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, 
 
 def trained(folder, source):
     data = source.load()
-    run = runs.prepare(folder, SETTINGS, source, data)
+    run = prepare(folder, SETTINGS, source, data)
     for _ in runs.train_run(run, data):
         pass
     return run
@@ -56,7 +57,7 @@ def test_predictions_point_the_right_way(tmp_path, source):
     """A linear classifier of separable classes errs far less than half, by either method."""
     settings = Settings.of("fast", "relu", widths=(), epochs=100, lam=1e4)
     data = source.load()
-    run = runs.prepare(tmp_path / "run", settings, source, data)
+    run = prepare(tmp_path / "run", settings, source, data)
     for _ in runs.train_run(run, data):
         pass
     for method in ("randomised", "vote"):

@@ -1,15 +1,17 @@
 """A prior may look at its own part of the data, and at nothing else."""
 
 import hashlib
+import json
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
 
-from pacbayes import Settings, kl, runs
+from pacbayes import Settings, kl, preparation, runs
 from pacbayes.gaussian import Gaussian
-from pacbayes.priors import learn_prior, split
+from pacbayes.preparation import prepare
+from pacbayes.priors import Teacher, as_prior, split
 from pacbayes.records import DataSource
 from pacbayes.verify import verify
 
@@ -23,6 +25,13 @@ def examples(n=400):
 def settings(**changes):
     given = {"widths": (6,), "epochs": 3, "prior_fraction": 0.5, "prior_epochs": 30} | changes
     return Settings.of("fast", "relu", prior_rate=0.03, prior_scale=0.3, batch_size=20, **given)
+
+
+def learned(x, y, settings, classes=2):
+    teacher = Teacher(x, y, settings, classes)
+    for _ in teacher.steps():
+        pass
+    return as_prior(teacher, settings)
 
 
 @pytest.mark.parametrize(("n", "fraction"), [(100, 0.5), (101, 0.3), (60_000, 0.7)])
@@ -43,9 +52,10 @@ def test_a_bound_needs_examples_and_a_prior_too(fraction):
         split(100, fraction, 0)
 
 
-def test_the_learned_network_has_learned_and_is_its_own_prior():
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_the_learned_network_has_learned_and_is_its_own_prior(engine):
     x, y = examples()
-    network = learn_prior(x, y, settings())
+    network = learned(x, y, settings(engine=engine))
     assert kl(network).item() == 0
     with torch.no_grad():
         risk = (0.5 * (1 - y * network(x, 50))).mean().item()
@@ -56,9 +66,9 @@ def test_the_learned_network_has_learned_and_is_its_own_prior():
 
 def test_it_depends_on_its_part_and_its_seed_only():
     x, y = examples()
-    first, again = (learn_prior(x, y, settings()).state_dict() for _ in range(2))
+    first, again = (learned(x, y, settings()).state_dict() for _ in range(2))
     assert all(torch.equal(first[k], again[k]) for k in first)
-    other = learn_prior(x, y, settings(seed=1)).state_dict()
+    other = learned(x, y, settings(seed=1)).state_dict()
     assert not torch.equal(first["layer.weight.mean"], other["layer.weight.mean"])
 
 
@@ -68,7 +78,7 @@ def run(tmp_path):
     np.savez(tmp_path / "data.npz", x=x.numpy(), y=y.numpy())
     source = DataSource(str(tmp_path / "data.npz"))
     data = source.load()
-    return runs.prepare(tmp_path / "run", settings(), source, data), data, source
+    return prepare(tmp_path / "run", settings(), source, data), data, source
 
 
 def finish(run, data):
@@ -101,7 +111,7 @@ def test_examples_of_the_bound_set_do_not_change_the_prior(run, tmp_path):
     y[bound] *= -1
     np.savez(tmp_path / "other.npz", x=x, y=y)
     source = DataSource(str(tmp_path / "other.npz"))
-    other = runs.prepare(tmp_path / "other", settings(), source, source.load())
+    other = prepare(tmp_path / "other", settings(), source, source.load())
     prior, same = opened.load_prior(), other.load_prior()
     assert all(torch.equal(prior[k], same[k]) for k in prior)
 
@@ -109,7 +119,7 @@ def test_examples_of_the_bound_set_do_not_change_the_prior(run, tmp_path):
 def test_training_starts_at_the_prior_and_resumes(run):
     opened, data, source = run
     assert kl(opened.start_network()).item() == 0
-    again = runs.prepare(opened.folder, settings(), source, data)
+    again = prepare(opened.folder, settings(), source, data)
     assert again.record == opened.record
 
 
@@ -139,3 +149,96 @@ def test_an_example_counted_twice_is_noticed(run):
         (opened.folder / name).write_text(text.replace(opened.record.data.split_sha256, forged))
     names = [f.name for f in verify(opened.folder / "certificate.json") if not f.holds]
     assert "bound set" in names
+
+
+def images(n=60, side=8):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(n, side * side, generator=generator)
+    return x, torch.where(x[:, 0] > 0.5, 1.0, -1.0)
+
+
+def test_augmentation_changes_what_steps_see_and_not_what_is_evaluated():
+    x, y = images()
+    teacher = Teacher(x, y, settings(prior_epochs=100, prior_augmentation="images"))
+    before, seen = x.clone(), []
+    for progress in teacher.steps():
+        if progress.batch == progress.batches:
+            seen.append(teacher.shown)
+    assert torch.equal(teacher.x, before)
+    assert not torch.equal(seen[0], x)
+    assert not torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[-1], x)  # it ends with the examples as they are
+
+
+def test_the_log_loss_comes_first_and_the_linear_loss_last():
+    x, y = examples(60)
+    teacher, log_loss = Teacher(x, y, settings(prior_epochs=10)), []
+    for progress in teacher.steps():
+        if progress.batch == progress.batches:
+            log_loss.append(teacher.log_loss)
+    assert log_loss == [True] * 7 + [False] * 3
+
+
+@pytest.mark.parametrize("augmentation", ["none", "images"])
+def test_learning_resumes_with_the_same_bits(augmentation, tmp_path):
+    x, y = images(200)
+    np.savez(tmp_path / "data.npz", x=x.numpy(), y=y.numpy())
+    source, asked = (
+        DataSource(str(tmp_path / "data.npz")),
+        settings(prior_augmentation=augmentation),
+    )
+    data = source.load()
+    whole = prepare(tmp_path / "whole", asked, source, data)
+    preparation.CHECKPOINT_SECONDS, kept = 0.0, preparation.CHECKPOINT_SECONDS
+    for i, _ in enumerate(preparation.prior_steps(tmp_path / "parts", asked, source, data)):
+        if i == 57:
+            break
+    preparation.CHECKPOINT_SECONDS = kept
+    assert (tmp_path / "parts" / "learning.safetensors").exists()
+    with pytest.raises(ValueError, match="holds another run's prior"):
+        prepare(tmp_path / "parts", asked.model_copy(update={"seed": 5}), source, data)
+    parts = prepare(tmp_path / "parts", asked, source, data)
+    assert not (tmp_path / "parts" / "learning.safetensors").exists()
+    assert parts.record.prior_sha256 == whole.record.prior_sha256
+    assert list(preparation.prior_steps(tmp_path / "parts", asked, source, data)) == []
+
+
+def test_many_classes_have_learned_priors_too():
+    x, _ = examples()
+    y = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
+    network = learned(x, y, settings(prior_epochs=60), classes=4)
+    with torch.no_grad():
+        assert network.loss(network(x, 50), y).mean().item() < 0.2
+
+
+@pytest.mark.parametrize("priors", [1, 3])
+def test_every_prior_that_was_tried_is_paid_for(priors, tmp_path):
+    x, y = examples()
+    np.savez(tmp_path / "data.npz", x=x.numpy(), y=y.numpy())
+    source, scales = DataSource(str(tmp_path / "data.npz")), (0.3, 0.1, 0.2)[:priors]
+    asked = settings(prior_scales=scales)
+    data = source.load()
+    run = prepare(tmp_path / "run", asked, source, data)
+    c = finish(run, data)
+    assert c.ledger["pac-bayes"] == pytest.approx(0.025 / priors)
+    assert sum(name.startswith("other prior") for name in c.ledger) == priors - 1
+    path = run.folder / "certificate.json"
+    assert all(f.holds for f in verify(path))
+    if priors > 1:  # what it would claim were the others free
+        ledger = {"pac-bayes": 0.025, "monte-carlo": 0.025}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"ledger": ledger}))
+        assert [f.name for f in verify(path) if not f.holds] == ["δ ledger"]
+
+
+def test_a_scale_that_is_not_among_those_tried_is_refused():
+    with pytest.raises(ValueError, match="is not among"):
+        settings(prior_scales=(0.1, 0.2))
+    with pytest.raises(ValueError, match="occurs twice"):
+        settings(prior_scales=(0.3, 0.3))
+
+
+def test_the_bound_set_is_never_augmented():
+    with pytest.raises(ValueError, match="augmentation is for a prior's own part"):
+        Settings.of("fast", "relu", prior_augmentation="images")
+    with pytest.raises(ValueError, match="needs square images, got 4 features"):
+        Teacher(*examples(), settings(prior_augmentation="images"))

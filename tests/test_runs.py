@@ -7,16 +7,17 @@ import pytest
 import torch
 
 import pacbayes
-from pacbayes import Settings, kl, runs
+from pacbayes import Settings, kl, preparation, runs
 from pacbayes.checkpoint import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.data import DataError
+from pacbayes.preparation import prepare
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 
 
 def trained(folder, source, settings=SETTINGS, stop_after=None):
     data = source.load()
-    run = runs.prepare(folder, settings, source, data)
+    run = prepare(folder, settings, source, data)
     for i, _ in enumerate(runs.train_run(run, data)):
         if i + 1 == stop_after:
             return run
@@ -117,7 +118,7 @@ def test_history_is_whole_even_if_the_last_write_of_it_was_lost(tmp_path, source
 
 
 def test_long_epochs_are_checkpointed_by_time(tmp_path, source, monkeypatch):
-    monkeypatch.setattr(runs, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "CHECKPOINT_SECONDS", 0.0)
     settings = SETTINGS.model_copy(update={"evaluate_every": 100})
     run = trained(tmp_path / "run", source, settings, stop_after=5)
     assert load_tensors(run.folder / "checkpoint.safetensors")[1]["epoch"] == 1
@@ -185,9 +186,9 @@ def test_a_full_disk_leaves_no_folder_behind(tmp_path, source, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "save_json", full)
+    monkeypatch.setattr(preparation, "save_json", full)
     with pytest.raises(OSError, match="No space left"):
-        runs.prepare(tmp_path / "run", SETTINGS, source, source.load())
+        prepare(tmp_path / "run", SETTINGS, source, source.load())
     assert not (tmp_path / "run").exists()
 
 

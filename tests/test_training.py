@@ -115,7 +115,7 @@ def test_train_leaves_the_network_at_its_best_epoch():
 def test_reinforce_steps_use_the_score_of_the_loss(per_example):
     t = trainer(estimator="reinforce-per-example" if per_example else "reinforce")
     torch.manual_seed(1)
-    (found,) = torch.autograd.grad(t._risk(t.x, t.y), t.network.layer.weight.mean)
+    (found,) = torch.autograd.grad(t._losses(t.x, t.y).mean(), t.network.layer.weight.mean)
     torch.manual_seed(1)
     draw = draw_weights(t.network, t.x, 3, per_example=per_example)
     loss = 0.5 * (1 - t.y * draw.value)
@@ -325,7 +325,7 @@ def test_evaluations_reuse_no_training_steps_random_numbers():
         pytest.skip("torch draws from one generator")
     trained, evaluated = [], []
     step, loss = t.native.loss_and_grad, t.evaluator.loss
-    t.native.loss_and_grad = lambda *a: (trained.append(a[-1]), step(*a))[1]
+    t.native.loss_and_grad = lambda *a, **k: (trained.append(a[-1]), step(*a, **k))[1]
     t.evaluator.loss = lambda *a: (evaluated.append(a[-1]), loss(*a))[1]
     finish(t)
     assert len(set(trained)) == 16
@@ -356,3 +356,20 @@ def test_small_kls_lambda_follows_the_epochs_risk_and_kl(engine, monkeypatch):
     next(steps)
     assert lambdas[count] == pytest.approx(expected)
     assert 0 < sum(risks[:count]) / t.n < 1
+
+
+def test_a_step_on_the_log_loss_descends_it():
+    """The first step of Adam is rate·sign of the gradient, here of −ln(1 − loss)."""
+    t = trainer(engine="torch", lam=1e15, kl_warmup=0.0, epochs=1)
+    t.log_loss = True
+    p = t.network.layer.weight.mean
+    start, index = p.detach().clone(), torch.arange(16)
+    torch.manual_seed(1)
+    losses = t._losses(t.x[index], t.y[index])
+    (wanted,) = torch.autograd.grad(-torch.log(1 - losses).mean(), p)
+    (linear,) = torch.autograd.grad(t._losses(t.x[index], t.y[index]).mean(), p)
+    torch.manual_seed(1)
+    t.weight_step(index, 0, 1e-3, 0.0)
+    assert torch.allclose(start - p.detach(), 1e-3 * wanted.sign(), atol=1e-6)
+    assert torch.allclose(p.grad, wanted, atol=1e-6)
+    assert not torch.allclose(wanted, linear, atol=1e-3)

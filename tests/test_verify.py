@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from pacbayes import Settings, runs
 from pacbayes.choices import BoundName, MonteCarlo
+from pacbayes.preparation import prepare
 from pacbayes.records import DataSource
 from pacbayes.verify import verify
 
@@ -27,7 +28,7 @@ def make_run(folder, activation="relu", classes=2, **changes):
     settings = Settings.of("fast", activation, **({"widths": (4, 3), "epochs": 3} | changes))
     source = DataSource(str(folder / "data.npz"))
     data = source.load()
-    run = runs.prepare(folder / "run", settings, source, data)
+    run = prepare(folder / "run", settings, source, data)
     for _ in runs.train_run(run, data):
         pass
     return run, data

@@ -106,6 +106,7 @@ def certify(
     bound: BoundName = "small-kl",
     monte_carlo: MonteCarlo = "kl-chernoff",
     samples: int | None = 100,
+    priors: int = 1,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Certify the randomised classifier on its bound set.
@@ -121,6 +122,8 @@ def certify(
         monte_carlo: the inequality for the sampled risk, to be chosen in advance as well.
         samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums
             a small all-sign network exactly, which needs no such term.
+        priors: how many priors were tried on the bound set, this one among them, each of them fixed
+            in advance; all pay, so that the best may be chosen.
     """
     _check_choice("bound", bound, get_args(BoundName))
     _check_choice("monte_carlo", monte_carlo, get_args(MonteCarlo))
@@ -130,7 +133,7 @@ def certify(
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
     sampled = samples is not None and network.freshness != "exact"
     theorems = _CHOSEN_FROM if bound == "best-of" else (bound,)
-    ledger = _ledger(delta, theorems, sampled=sampled)
+    ledger = _ledger(delta, theorems, priors, sampled=sampled)
     wide, H = x.double(), quadrature.step(network.classes) if network.outputs > 1 else None
     risk = (
         exact_risk(exact, wide, y) if samples is None else empirical_risk(exact, wide, y, samples)
@@ -180,14 +183,15 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def _ledger(delta: float, theorems: tuple[str, ...], *, sampled: bool) -> Ledger:
-    """Half of δ for the sampled risk, the rest for the theorem, or in parts for several."""
+def _ledger(delta: float, theorems: tuple[str, ...], priors: int, *, sampled: bool) -> Ledger:
+    """Half of δ for the sampled risk, the rest in equal parts for each theorem with each prior."""
+    if priors < 1:
+        raise ValueError(f"priors must be at least 1, got {priors}")
     halves = Ledger.equal(delta, *(["pac-bayes", "monte-carlo"] if sampled else ["pac-bayes"]))
-    if len(theorems) == 1:
-        return halves
-    several = Ledger.equal(halves["pac-bayes"], *(_part(t, theorems) for t in theorems))
     rest = {name: part for name, part in halves.parts.items() if name != "pac-bayes"}
-    return Ledger(delta, {**several.parts, **rest})
+    names = [_part(t, theorems) for t in theorems]
+    others = [f"other prior {i}, {name}" for i in range(1, priors) for name in names]
+    return Ledger(delta, {**Ledger.equal(halves["pac-bayes"], *names, *others).parts, **rest})
 
 
 def _part(theorem: str, theorems: tuple[str, ...]) -> str:

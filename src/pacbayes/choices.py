@@ -7,6 +7,7 @@ from typing import Literal
 __all__ = [
     "PREDICTOR",
     "Activation",
+    "Augmentation",
     "BoundName",
     "Engine",
     "Estimator",
@@ -17,6 +18,7 @@ __all__ = [
 ]
 
 Activation = Literal["relu", "sigmoid", "sign"]
+Augmentation = Literal["none", "images"]
 Engine = Literal["auto", "torch", "native"]
 Estimator = Literal[
     "marginal",

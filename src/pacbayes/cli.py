@@ -14,6 +14,7 @@ import typer
 import pacbayes
 from pacbayes.choices import (
     Activation,
+    Augmentation,
     BoundName,
     Engine,
     Estimator,
@@ -84,12 +85,18 @@ def train(
     learned_scale: Annotated[
         bool | None, typer.Option("--learned-scale/--unit-scale", help="Deviations of Q.")
     ] = None,
-    prior_scale: Annotated[float | None, typer.Option(help="Deviation of P.")] = None,
+    prior_scale: Annotated[
+        str | None,
+        typer.Option(help="Deviation of P, or several to try, each paid for: 0.02,0.05."),
+    ] = None,
     prior_fraction: Annotated[
         float | None, typer.Option(help="Part of the examples P learns from; the rest is bound on.")
     ] = None,
     prior_epochs: Annotated[int | None, typer.Option(help="Of learning P.")] = None,
     prior_rate: Annotated[float | None, typer.Option(help="Adam's rate in learning P.")] = None,
+    prior_augmentation: Annotated[
+        Augmentation | None, typer.Option(help="Turn and shift the images P learns from.")
+    ] = None,
     lam: Annotated[float | None, typer.Option("--lambda", help="λ.  [default: n]")] = None,
     lambda_rate: Annotated[float | None, typer.Option(help="SGD rate of optim-lambda.")] = None,
     epochs: Annotated[int | None, typer.Option()] = None,
@@ -113,16 +120,19 @@ def train(
 
     pacbayes train --dataset my.csv --activation sign --epochs 100 --out runs/mine
 
-    pacbayes train --prior-fraction 0.5 --out runs/learned-prior
+    pacbayes train --dataset mnist --prior-fraction 0.5 --prior-augmentation images --out runs/ten
     """
+    scales = None if prior_scale is None else _numbers("prior-scale", prior_scale)
     changes: dict[str, Any] = {
         "estimator": estimator,
         "widths": None if widths is None else _widths(widths),
         "learned_scale": learned_scale,
-        "prior_scale": prior_scale,
+        "prior_scale": scales and scales[0],
+        "prior_scales": tuple(scales) if scales and len(scales) > 1 else None,
         "prior_fraction": prior_fraction,
         "prior_epochs": prior_epochs,
         "prior_rate": prior_rate,
+        "prior_augmentation": prior_augmentation,
         "lam": lam,
         "lambda_rate": lambda_rate,
         "epochs": epochs,
@@ -141,7 +151,7 @@ def train(
     given = {name: value for name, value in changes.items() if value is not None}
     settings = Settings.of(protocol, activation, objective, **given)  # complains before data load
     _set_threads(threads)
-    from pacbayes import console, runs
+    from pacbayes import console, preparation, runs
     from pacbayes.data import DataError
     from pacbayes.records import DataSource
     from pacbayes.training import learned_nothing
@@ -161,17 +171,25 @@ def train(
         if widths is None:  # bundled data are too few to pay for three hidden layers
             given["widths"] = ()
     settings = Settings.of(protocol, activation, objective, classes=len(data.classes), **given)
-    with console.waiting("preparing the prior"):
-        run = runs.prepare(out, settings, source, data)
-    engine_note = runs.engine_note(run, data)
-    last = console.show_training(runs.train_run(run, data), run, engine_note, quiet=as_json)
+    chosen, begun = settings.prior_scales or (settings.prior_scale,), []
+    for scale in chosen:  # every prior is there before the first look at the bound set
+        own = settings.model_copy(update={"prior_scale": scale})
+        folder = out if len(chosen) == 1 else out / f"scale-{scale:g}"
+        steps = preparation.prior_steps(folder, own, source, data)
+        console.show_prior(steps, own, quiet=as_json)
+        begun.append(preparation.prepare(folder, own, source, data))
+    for run in begun:
+        note = runs.engine_note(run, data)
+        console.show_training(runs.train_run(run, data), run, note, quiet=as_json)
+    best = min(begun, key=lambda run: run.best.bound)
     if as_json:
-        print(json.dumps({"run": str(out), "evaluation": last and asdict(last)}))
-    else:
-        if last is not None and learned_nothing(last.risk, len(data.classes)):
-            print(f"The network has learned nothing: {run.record.data.n} examples may be too")
-            print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
-        print(f"Trained. Next: pacbayes certify {out}")
+        print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
+        return
+    if learned_nothing(best.best.risk, len(data.classes)):
+        print(f"The network has learned nothing: {best.record.data.n} examples may be too")
+        print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
+    of = f"Best of {len(begun)} prior scales: {best.settings.prior_scale:g}. " if begun[1:] else ""
+    print(f"Trained. {of}Next: pacbayes certify {best.folder}")
 
 
 @app.command()

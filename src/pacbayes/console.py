@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
     from pacbayes.predictions import Prediction, TestErrors
     from pacbayes.runs import Run
+    from pacbayes.settings import Settings
     from pacbayes.training import Evaluation, Progress
 
-__all__ = ["shout", "show_certificate", "show_prediction", "show_training", "waiting"]
+__all__ = ["shout", "show_certificate", "show_prediction", "show_prior", "show_training", "waiting"]
 
 
 def shout(message: str) -> None:
@@ -40,10 +41,8 @@ def waiting(message: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(message)
 
 
-def show_training(
-    steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool
-) -> Evaluation | None:
-    """Follow a run to its end; returns the last evaluation made."""
+def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool) -> None:
+    """Follow a run to its end."""
     console = Console(stderr=True, quiet=quiet)
     s = run.settings
     scales = "learned" if s.learned_scale else "unit"
@@ -58,9 +57,25 @@ def show_training(
     )
     if run.changed_versions and (run.folder / "checkpoint.safetensors").exists():
         console.print(f"note: resuming with {'; '.join(run.changed_versions)}", highlight=False)
-    last = None
+    _follow(steps, s.epochs, "training", console, _line)
+
+
+def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
+    """Follow the learning of a prior, if there is any."""
+    title = f"learning the prior of scale {settings.prior_scale:g}"
+    console = Console(stderr=True, quiet=quiet)
+    _follow(steps, settings.prior_epochs, title, console, _prior_line)
+
+
+def _follow(
+    steps: Iterable[Progress],
+    epochs: int,
+    title: str,
+    console: Console,
+    line: Callable[[Evaluation], str],
+) -> None:
     columns = (
-        TextColumn("training"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("epochs, left"),
@@ -68,17 +83,19 @@ def show_training(
         TextColumn("{task.fields[bound]}"),
     )
     with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("training", total=s.epochs, bound="")
+        task = None
         for step in steps:
-            done = step.epoch - 1 + step.batch / step.batches
-            if bar.tasks[0].completed == 0:
-                bar.reset(task, completed=step.epoch - 1)  # a resumed run has not been that fast
-            bar.update(task, completed=done)
-            if step.evaluation is not None:
-                last = step.evaluation
-                bar.update(task, bound=f"bound {percent_up(last.bound)}")
-                bar.console.print(_line(last), highlight=False)
-    return last
+            if task is None:
+                task = bar.add_task(title, total=epochs, completed=step.epoch - 1, bound="")
+            bar.update(task, completed=step.epoch - 1 + step.batch / step.batches)
+            if (e := step.evaluation) is not None:
+                shown = "" if line is _prior_line else f"bound {percent_up(e.bound)}"
+                bar.update(task, bound=shown)
+                bar.console.print(line(e), highlight=False)
+
+
+def _prior_line(e: Evaluation) -> str:
+    return f"prior learned: risk {100 * e.risk:.2f} % on its own part, {e.seconds:.0f} s"
 
 
 def _line(e: Evaluation) -> str:

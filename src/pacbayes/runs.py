@@ -2,6 +2,7 @@
 
 run.json                what was asked for, on which data, with which versions
 split.safetensors       the bound set's indices, where the prior learned from the others
+learning.safetensors    where the learning of the prior stands, until it is done
 prior.safetensors       P, written before the bound set is looked at
 checkpoint.safetensors  where training stands
 history.json            every evaluation
@@ -18,8 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from torch import Tensor
 
 from pacbayes.certificate import Certificate, certify
@@ -30,20 +30,25 @@ from pacbayes.checkpoint import (
     load_tensors,
     save_json,
     save_tensors,
-    tensors_sha256,
 )
 from pacbayes.choices import BoundName, MonteCarlo
 from pacbayes.data import DataError, Dataset
 from pacbayes.network import Network, build_network
-from pacbayes.priors import learn_prior, split
 from pacbayes.randomness import seeded
-from pacbayes.records import DataRecord, DataSource, RunRecord, versions
+from pacbayes.records import RunRecord, versions
 from pacbayes.settings import Settings
-from pacbayes.training import Progress, Trainer, why_torch
+from pacbayes.training import Evaluation, Progress, Trainer, why_torch
 
-__all__ = ["Run", "certify_run", "engine_note", "open_run", "prepare", "train_run"]
+__all__ = [
+    "CHECKPOINT_SECONDS",
+    "Run",
+    "certify_run",
+    "engine_note",
+    "open_run",
+    "train_run",
+]
 
-_CHECKPOINT_SECONDS = 10.0  # at most so much work is lost, beside an unfinished epoch
+CHECKPOINT_SECONDS = 10.0  # at most so much work is lost, beside an unfinished epoch
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,12 @@ class Run:
     def sha256(self) -> str:
         """Of run.json: what checkpoints and posteriors carry, so that they stay with their run."""
         return file_sha256(self.folder / "run.json")
+
+    @property
+    def best(self) -> Evaluation:
+        """The evaluation that the posterior is from."""
+        history = [Evaluation(**e) for e in load_json(self.folder / "history.json")]
+        return min(history, key=lambda e: (e.bound, e.risk))
 
     def load_data(self) -> Dataset:
         """The run's data, bit for bit those it was trained on."""
@@ -146,61 +157,6 @@ def open_run(folder: Path) -> Run:
         raise DamagedFileError(f"{path} is damaged: {where}: {first['msg']}") from error
 
 
-def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
-    """Create a run, or open the one that is there if it was asked for in the same way."""
-    features, count = data.x_train.shape[1], len(data.x_train)
-    parts = (
-        split(count, settings.prior_fraction, settings.seed) if settings.prior_fraction else None
-    )
-    bound_index = None if parts is None else {"bound": torch.from_numpy(parts[1])}
-    wanted = DataRecord(
-        source=source,
-        train_sha256=data.train_sha256,
-        n=count if parts is None else len(parts[1]),
-        split_sha256=None if bound_index is None else tensors_sha256(bound_index),
-        features=features,
-        classes=data.classes,
-    )
-    if (folder / "run.json").exists():
-        run = open_run(folder)
-        if differing := [
-            *_difference(run.settings, settings),
-            *_difference(run.record.data, wanted),
-        ]:
-            raise ValueError(
-                f"{folder} holds another run ({', '.join(differing)}); "
-                "give another --out, or remove it first"
-            )
-        run.load_prior()
-        return run
-    if parts is None:
-        network = build_network(settings, features, len(data.classes))
-    else:
-        x, y = data.tensors("train")
-        own = torch.from_numpy(parts[0])
-        own_part = x[own].contiguous(), y[own].contiguous()
-        network = learn_prior(*own_part, settings, len(data.classes))
-    prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
-    new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    path, split_path = folder / "prior.safetensors", folder / "split.safetensors"
-    try:
-        if bound_index is not None:
-            save_tensors(split_path, bound_index)
-        save_tensors(path, prior)
-        record = RunRecord(
-            settings=settings, data=wanted, prior_sha256=file_sha256(path), versions=versions()
-        )
-        save_json(folder / "run.json", record.model_dump(mode="json"))
-    except BaseException:
-        path.unlink(missing_ok=True)
-        split_path.unlink(missing_ok=True)
-        if new:
-            folder.rmdir()
-        raise
-    return Run(folder, record)
-
-
 def engine_note(run: Run, data: Dataset) -> str:
     """Which engine makes the run's steps, and where it is torch, why."""
     reason = why_torch(run.build_network(), data.tensors("train")[0], run.settings)
@@ -216,7 +172,7 @@ def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
     saved = time.monotonic()
     for progress in trainer.steps():
         epoch_over = progress.batch == progress.batches
-        if epoch_over and (progress.evaluation or time.monotonic() - saved > _CHECKPOINT_SECONDS):
+        if epoch_over and (progress.evaluation or time.monotonic() - saved > CHECKPOINT_SECONDS):
             tensors, record = trainer.state()
             save_tensors(checkpoint, tensors, record | belonging)
             save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
@@ -259,12 +215,8 @@ def certify_run(
             bound=bound,
             monte_carlo=monte_carlo,
             samples=samples,
+            priors=max(1, len(run.settings.prior_scales)),
             provenance=provenance,
         )
     save_json(run.folder / "certificate.json", {"format": 2, **certificate.as_dict()})
     return certificate
-
-
-def _difference(have: BaseModel, want: BaseModel) -> list[str]:
-    pairs = ((name, getattr(have, name), getattr(want, name)) for name in type(want).model_fields)
-    return [f"{name} {a!r} there, {b!r} asked for" for name, a, b in pairs if a != b]

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pacbayes import paper
-from pacbayes.choices import Activation, Engine, Estimator, Objective, Protocol
+from pacbayes.choices import Activation, Augmentation, Engine, Estimator, Objective, Protocol
 
 __all__ = ["Settings"]
 
@@ -23,9 +23,13 @@ class Settings(BaseModel):
     estimator: Estimator = "leave-one-out"
     learned_scale: bool = False
     prior_scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+    prior_scales: tuple[
+        float, ...
+    ] = ()  # all that are tried, this one among them; each is paid for
     prior_fraction: float = Field(0.0, ge=0, lt=1)  # of the examples, for learning the prior
     prior_epochs: int = Field(60, ge=1)  # of learning it
-    prior_rate: float = Field(0.003, gt=0, allow_inf_nan=False)
+    prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
+    prior_augmentation: Augmentation = "none"
     objective: Objective = "fix-lambda"
     lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
@@ -46,6 +50,14 @@ class Settings(BaseModel):
     def _consistent(self) -> Settings:
         if any(not 1 <= d <= 100_000 for d in self.widths):
             raise ValueError(f"widths must be between 1 and 100000, got {self.widths}")
+        if self.prior_scales and self.prior_scale not in self.prior_scales:
+            raise ValueError(f"prior scale {self.prior_scale} is not among {self.prior_scales}")
+        if len(set(self.prior_scales)) < len(self.prior_scales):
+            raise ValueError(f"a prior scale occurs twice in {self.prior_scales}")
+        if self.prior_augmentation != "none" and not self.prior_fraction:
+            raise ValueError(
+                "augmentation is for a prior's own part of the data; give it a fraction"
+            )
         if not self.widths and self.estimator.startswith("reinforce"):
             raise ValueError("reinforce needs hidden layers, got widths none")
         depth = len(self.widths) if self.activation == "sign" else 0

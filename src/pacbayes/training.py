@@ -73,6 +73,8 @@ class Trainer:
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
         check_examples(x, y, network.classes)
         self.network, self.x, self.y, self.settings = network, x, y, settings
+        self.shown = x  # what steps see; evaluations see the examples as they are
+        self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound is about
         self.n = len(x)
         self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
         self.optimiser = torch.optim.Adam(network.parameters(), fused=True)
@@ -148,22 +150,27 @@ class Trainer:
         lam = self.log_lambda.exp().item()
         self.optimiser.param_groups[0]["lr"] = rate
         if self.native is not None:
-            loss = self.native.loss_and_grad(self.x, self.y, index, self.seed, step)
+            loss = self.native.loss_and_grad(
+                self.shown, self.y, index, self.seed, step, log_loss=self.log_loss
+            )
             self.native.adam_step(self.optimiser, weight / lam)
             return loss / len(index)
-        risk = self._risk(self.x[index], self.y[index])
+        losses = self._losses(self.shown[index], self.y[index])
+        risk = losses.mean()
+        minimised = -torch.log1p(-losses.clamp(max=1 - 1e-6)).mean() if self.log_loss else risk
         self.optimiser.zero_grad()
-        fix_lambda(risk, weight * kl(self.network), lam).backward()
+        fix_lambda(minimised, weight * kl(self.network), lam).backward()
         self.optimiser.step()
         return risk.item()
 
-    def _risk(self, x: Tensor, y: Tensor) -> Tensor:
+    def _losses(self, x: Tensor, y: Tensor) -> Tensor:
+        """Of every example, (B,), with a gradient by the run's estimator."""
         s = self.settings
         if s.estimator not in ("reinforce", "reinforce-per-example"):
-            return self.network.loss(self.network(x, s.samples), y).mean()
+            return self.network.loss(self.network(x, s.samples), y)
         per_example = s.estimator == "reinforce-per-example"
         draw = draw_weights(self.network, x, s.samples, per_example=per_example)
-        return estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean()
+        return estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
 
     def _lambda_step(self, index: Tensor, step: int) -> None:
         s = self.settings

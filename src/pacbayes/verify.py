@@ -97,6 +97,7 @@ class _Settings(_Record):
     widths: tuple[int, ...]
     learned_scale: bool
     prior_scale: float = Field(gt=0)
+    prior_scales: tuple[float, ...] = ()
     prior_fraction: float = 0.0
 
 
@@ -134,7 +135,7 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
     c, run = _read(path, _Claim), _read(folder / "run.json", _Run)
     prior, posterior = (_tensors(folder / f"{name}.safetensors") for name in ("prior", "posterior"))
     yield from _files(c, run, folder)
-    yield _ledger(c)
+    yield _ledger(c, run.settings)
     source = run.data.source
     data = load(
         source.name, folder=_path(source.folder), test=_path(source.test), label=source.label
@@ -219,11 +220,21 @@ def _files(c: _Claim, run: _Run, folder: Path) -> Iterator[Finding]:
     yield Finding("posterior is that of the run", own in header, own)
 
 
-def _ledger(c: _Claim) -> Finding:
+def _ledger(c: _Claim, settings: _Settings) -> Finding:
+    """Parts within δ, one for the theorem, as much again for each other prior that was tried."""
     spent = sum(Fraction(part) for part in c.ledger.values())
     named = _theorem_part(c) in c.ledger and ("monte-carlo" in c.ledger) == (c.draws is not None)
-    holds = named and spent <= Fraction(c.delta)
-    return Finding("δ ledger", holds, f"{float(spent):g} of {c.delta:g} in {len(c.ledger)} parts")
+    scales = settings.prior_scales or (settings.prior_scale,)
+    theorems = [v for name, v in c.ledger.items() if name.startswith("pac-bayes")]
+    others = [v for name, v in c.ledger.items() if name.startswith("other prior")]
+    paid = (
+        settings.prior_scale in scales
+        and len(others) >= (len(scales) - 1) * len(theorems)
+        and min(others, default=1.0) >= max(theorems, default=1.0)
+    )
+    holds = named and paid and spent <= Fraction(c.delta)
+    detail = f"{float(spent):g} of {c.delta:g} in {len(c.ledger)} parts, {len(scales)} priors"
+    return Finding("δ ledger", holds, detail)
 
 
 def _theorem_part(c: _Claim) -> str:

@@ -1,0 +1,131 @@
+"""A run before training: which examples its bound is on, and its prior, drawn or learned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+from pacbayes.checkpoint import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
+from pacbayes.data import Dataset
+from pacbayes.network import build_network
+from pacbayes.priors import Teacher, as_prior, split
+from pacbayes.records import DataRecord, DataSource, RunRecord, versions
+from pacbayes.runs import CHECKPOINT_SECONDS, Run, open_run
+from pacbayes.settings import Settings
+from pacbayes.training import Progress
+
+__all__ = ["prepare", "prior_steps"]
+
+_LEARNING = "learning.safetensors"
+
+
+def prior_steps(
+    folder: Path, settings: Settings, source: DataSource, data: Dataset
+) -> Iterator[Progress]:
+    """Learn the prior from its part of the data, saving as it goes; nothing where there is none."""
+    if not settings.prior_fraction or (folder / "run.json").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted, own, _ = _wanted(settings, source, data)
+    asked = {"asked": _asked(settings, wanted)}
+    teacher, saved = _teacher(folder, settings, data, own, asked), time.monotonic()
+    for progress in teacher.steps():
+        epoch_over = progress.batch == progress.batches
+        if epoch_over and (teacher.finished or time.monotonic() - saved > CHECKPOINT_SECONDS):
+            tensors, record = teacher.state()
+            save_tensors(folder / _LEARNING, tensors, record | asked)
+            saved = time.monotonic()
+        yield progress
+
+
+def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
+    """Create a run, or open the one that is there if it was asked for in the same way."""
+    wanted, own, bound_index = _wanted(settings, source, data)
+    if (folder / "run.json").exists():
+        run = open_run(folder)
+        if differing := [
+            *_difference(run.settings, settings),
+            *_difference(run.record.data, wanted),
+        ]:
+            raise ValueError(
+                f"{folder} holds another run ({', '.join(differing)}); "
+                "give another --out, or remove it first"
+            )
+        run.load_prior()
+        return run
+    new = not folder.exists()
+    if own is None:
+        network = build_network(settings, wanted.features, len(wanted.classes))
+    else:
+        for _ in prior_steps(folder, settings, source, data):
+            pass
+        asked = {"asked": _asked(settings, wanted)}
+        network = as_prior(_teacher(folder, settings, data, own, asked), settings)
+    prior = {k: v for k, v in network.state_dict().items() if "prior_" in k}
+    folder.mkdir(parents=True, exist_ok=True)
+    path, split_path = folder / "prior.safetensors", folder / "split.safetensors"
+    try:
+        if bound_index is not None:
+            save_tensors(split_path, bound_index)
+        save_tensors(path, prior)
+        record = RunRecord(
+            settings=settings, data=wanted, prior_sha256=file_sha256(path), versions=versions()
+        )
+        save_json(folder / "run.json", record.model_dump(mode="json"))
+    except BaseException:
+        path.unlink(missing_ok=True)
+        split_path.unlink(missing_ok=True)
+        if new and own is None:
+            folder.rmdir()
+        raise
+    (folder / _LEARNING).unlink(missing_ok=True)
+    return Run(folder, record)
+
+
+def _wanted(
+    settings: Settings, source: DataSource, data: Dataset
+) -> tuple[DataRecord, Tensor | None, dict[str, Tensor] | None]:
+    """What run.json will say of the data, the prior's own examples, and the bound set's."""
+    count, own, bound_index = len(data.x_train), None, None
+    if settings.prior_fraction:
+        own, bound = map(torch.from_numpy, split(count, settings.prior_fraction, settings.seed))
+        bound_index, count = {"bound": bound}, len(bound)
+    record = DataRecord(
+        source=source,
+        train_sha256=data.train_sha256,
+        n=count,
+        split_sha256=None if bound_index is None else tensors_sha256(bound_index),
+        features=data.x_train.shape[1],
+        classes=data.classes,
+    )
+    return record, own, bound_index
+
+
+def _asked(settings: Settings, wanted: DataRecord) -> str:
+    """What a prior that is being learned is for."""
+    return settings.model_dump_json() + wanted.model_dump_json()
+
+
+def _teacher(
+    folder: Path, settings: Settings, data: Dataset, own: Tensor | None, asked: dict[str, str]
+) -> Teacher:
+    """The prior's training where it stands."""
+    x, y = data.tensors("train")
+    teacher = Teacher(x[own].contiguous(), y[own].contiguous(), settings, len(data.classes))
+    path = folder / _LEARNING
+    if path.exists():
+        tensors, record = load_tensors(path)
+        if record.get("asked") != asked["asked"]:
+            raise ValueError(f"{folder} holds another run's prior; give another --out or remove it")
+        teacher.restore(tensors, record)
+    return teacher
+
+
+def _difference(have: BaseModel, want: BaseModel) -> list[str]:
+    pairs = ((name, getattr(have, name), getattr(want, name)) for name in type(want).model_fields)
+    return [f"{name} {a!r} there, {b!r} asked for" for name, a, b in pairs if a != b]
