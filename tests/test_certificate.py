@@ -7,19 +7,23 @@ import pytest
 import torch
 from scipy.stats import binom
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from pacbayes import (
     Certificate,
     Deterministic,
+    Gaussian,
     GaussianConv2d,
     GaussianLinear,
     Network,
+    Settings,
     bounds,
     certify,
     dense_network,
     exact_aggregate,
     kl,
     quadrature,
+    train,
 )
 from pacbayes.bounds import catoni, kl_chernoff, mcallester, small_kl
 from pacbayes.losses import linear
@@ -182,7 +186,7 @@ def test_conv_bodies_are_certified_with_drawn_weights_not_local_ones():
 
     body = nn.Sequential(nn.Unflatten(1, (1, 1, 2)), GaussianConv2d(1, 1, 1), Probe())
     network = Network(body, GaussianLinear(2, 1)).train()
-    certify(network, torch.ones(8, 2), torch.ones(8), samples=3)
+    certify(network, torch.ones(8, 2), torch.ones(8), samples=3, repeats=True)
     assert max(seen) == 0
 
 
@@ -328,3 +332,64 @@ def test_the_quadrature_of_many_classes_is_paid_for():
     sampled = certify(dense_network(3, (4,), classes=5), x, y, samples=3)
     upper = kl_chernoff(sampled.risk + sampled.quadrature_error, sampled.draws, 0.025)
     assert sampled.risk_upper > upper
+
+
+class Stubborn(nn.Module):
+    """A body that cannot be put in evaluation mode."""
+
+    def train(self, mode=True):
+        return super().train(True)
+
+    def forward(self, x):
+        return x
+
+
+def test_modules_that_stay_in_training_mode_are_refused(data):
+    network = Network(Stubborn(), GaussianLinear(3, 1))
+    with pytest.raises(ValueError, match="stays in training mode"):
+        certify(network, *data, samples=2)
+
+
+def test_a_prior_younger_than_the_first_look_is_refused(network, data):
+    """Trained, then its prior moved to where training ended: KL = 0, and no certificate."""
+    settings = Settings.of("fast", "sign", widths=(3, 2), epochs=1)
+    train(network, *data, settings)
+    assert certify(network, *data, samples=2).kl > 0
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, Gaussian):
+                module.prior_mean.copy_(module.mean)
+    with pytest.raises(ValueError, match="the prior is younger than the first look"):
+        certify(network, *data, samples=2)
+    with pytest.raises(ValueError, match="the prior is younger than the first look"):
+        train(network, *data, settings)
+
+
+def test_a_bound_set_drawn_with_replacement_is_refused(network, data):
+    x, y = data
+    again = torch.randint(len(x), (len(x),))
+    with pytest.raises(ValueError, match="of 400 examples occur again"):
+        certify(network, x[again], y[again], samples=2)
+    certify(network, x[again], y[again], samples=2, repeats=True)
+
+
+def test_a_loader_is_refused(network, data):
+    loader = DataLoader(TensorDataset(*data), shuffle=True)
+    with pytest.raises(ValueError, match=r"a bound set is two tensors.*got DataLoader"):
+        certify(network, loader, data[1])
+
+
+@pytest.mark.parametrize(
+    ("fitted", "message"),
+    [
+        (lambda x: (x - x.mean(0)) / x.std(0), "mean zero"),
+        (lambda x: (x - x.mean(0)) @ torch.linalg.svd(x - x.mean(0))[2].T, "mean zero"),  # PCA
+        (lambda x: (x - x.amin(0)) / (x.amax(0) - x.amin(0)), r"spans exactly \[0, 1\]"),
+    ],
+)
+def test_preprocessing_fitted_to_the_bound_set_is_refused(network, data, fitted, message):
+    x, y = data
+    with pytest.raises(ValueError, match=message):
+        certify(network, fitted(x), y, samples=2)
+    half = fitted(torch.cat([x, torch.randn(400, 3)]))[:400]  # fitted to more: not to be seen
+    certify(network, half, y, samples=2)

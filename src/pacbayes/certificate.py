@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pacbayes import bounds, quadrature
 from pacbayes.choices import PREDICTOR, BoundName, MonteCarlo
+from pacbayes.examples import check_bound_set
 from pacbayes.gaussian import kl_by_part
 from pacbayes.ledger import Ledger
 from pacbayes.network import Network
@@ -107,6 +108,7 @@ def certify(
     monte_carlo: MonteCarlo = "kl-chernoff",
     samples: int | None = 100,
     priors: int = 1,
+    repeats: bool = False,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Certify the randomised classifier on its bound set.
@@ -124,11 +126,17 @@ def certify(
             a small all-sign network exactly, which needs no such term.
         priors: how many priors were tried on the bound set, this one among them, each of them fixed
             in advance; all pay, so that the best may be chosen.
+        repeats: says that the data repeat themselves, which else looks like sampling with
+            replacement and is refused.
     """
     _check_choice("bound", bound, get_args(BoundName))
     _check_choice("monte_carlo", monte_carlo, get_args(MonteCarlo))
+    check_bound_set(x, y, network.classes, repeats=repeats)
     network.refuse_changed_state()
+    network.look()
     exact = copy.deepcopy(network).double().eval()
+    if any(module.training for module in exact.modules()):
+        raise ValueError("a module stays in training mode, in which it does not draw from Q")
     parts = kl_by_part(exact)
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
     sampled = samples is not None and network.freshness != "exact"

@@ -204,6 +204,9 @@ def certify(
     exact: Annotated[
         bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
     ] = False,
+    repeats: Annotated[
+        bool, typer.Option("--repeats", help="The data do repeat themselves.")
+    ] = False,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the draws.  [default: the run's]")
     ] = None,
@@ -228,6 +231,7 @@ def certify(
             monte_carlo=monte_carlo,
             samples=draws,
             seed=seed,
+            repeats=repeats,
         )
         errors = predictions.test_errors(opened, network, data)
     if as_json:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-__all__ = ["check_examples"]
+__all__ = ["check_bound_set", "check_examples"]
+
+_FEW_REPEATS = 0.1  # of the examples; a sample drawn with replacement has 0.37
 
 
 def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
@@ -27,3 +31,55 @@ def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
         raise ValueError(f"labels must be {allowed}, got {wrong[0].item():g}")
     if not torch.isfinite(x).all():
         raise ValueError("every feature must be a finite number")
+
+
+def check_bound_set(x: Tensor, y: Tensor, classes: int, *, repeats: bool) -> None:
+    """Refuse what can be seen to be no sample: loaders, repeated examples, fitted preprocessing.
+
+    Args:
+        repeats: the data do repeat themselves, as those of few discrete features may.
+    """
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise ValueError(
+            "a bound set is two tensors, every example once and as it is; a loader may augment or "
+            f"draw with replacement, got {type(x).__name__} and {type(y).__name__}"
+        )
+    check_examples(x, y, classes)
+    rows = x.detach().cpu().flatten(1).double()
+    if not repeats:
+        _refuse_repeats(rows, y)
+    _refuse_fitted(rows)
+
+
+def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
+    examples = zip(rows.numpy(), y.tolist(), strict=True)
+    again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
+    if again > _FEW_REPEATS * len(rows):
+        raise ValueError(
+            f"{again} of {len(rows)} examples occur again: a bound set drawn with replacement or "
+            "augmented is no sample; if the data are like that, say so with repeats"
+        )
+
+
+def _refuse_fitted(rows: Tensor) -> None:
+    """Means of zero or ranges of [0, 1] that only preprocessing fitted to these rows gives them."""
+    n = len(rows)
+    deviations = rows.std(0)
+    rows = rows[:, deviations > 0]
+    if n < 8 or not rows.shape[1]:
+        return
+    s, means = deviations[deviations > 0], rows.mean(0)
+    centred = bool((means.abs() * math.sqrt(n) < 0.01 * s).all())  # by chance 0.008 a feature
+    scaled = bool(((s - 1).abs() * math.sqrt(n) < 0.1).all())
+    if centred and (scaled or rows.shape[1] >= 3):
+        raise ValueError(
+            "every feature has mean zero on the bound set: preprocessing was fitted to it; fit it "
+            "to other data, or to the prior's part"
+        )
+    if bool((rows.amin(0) == 0).all() and (rows.amax(0) == 1).all()):
+        continuous = [len(column.unique()) > n / 2 for column in rows[:, :20].T]
+        if all(continuous):
+            raise ValueError(
+                "every feature spans exactly [0, 1] on the bound set: its range was fitted to it; "
+                "scale by constants, or by the prior's part"
+            )

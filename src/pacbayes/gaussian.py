@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["INITIAL_VARIANCE", "Gaussian", "digest_outside", "kl", "kl_by_part"]
+__all__ = ["INITIAL_VARIANCE", "Gaussian", "digest_outside", "digest_prior", "kl", "kl_by_part"]
 
 INITIAL_VARIANCE = 0.05  # of the truncated normal the means start from (Experiments; a variance)
 
@@ -136,6 +136,16 @@ def digest_outside(module: nn.Module) -> str:
             wide = value.double() if value.is_floating_point() else value
             hasher.update(f"{name} {tuple(wide.shape)}".encode())
             hasher.update(wide.contiguous().numpy().tobytes())
+    return hasher.hexdigest()
+
+
+def digest_prior(module: nn.Module) -> str:
+    """SHA-256 of the prior of every Gaussian, whatever its precision."""
+    hasher = hashlib.sha256()
+    for gaussian in module.modules():
+        if isinstance(gaussian, Gaussian):
+            for tensor in (gaussian.prior_mean, gaussian.prior_log_scale):
+                hasher.update(tensor.detach().cpu().double().numpy().tobytes())
     return hasher.hexdigest()
 
 

@@ -12,7 +12,7 @@ from pacbayes import heads, hidden, losses
 from pacbayes.bodies import Body, Dense, Deterministic, Freshness, Sampled
 from pacbayes.choices import Activation, Estimator
 from pacbayes.draws import Draw, estimate, leave_one_out, no_baseline
-from pacbayes.gaussian import digest_outside
+from pacbayes.gaussian import digest_outside, digest_prior
 from pacbayes.heads import Head
 from pacbayes.layers import GaussianLinear
 from pacbayes.randomness import seeded
@@ -51,6 +51,17 @@ class Network(nn.Module):
             raise ValueError(f"the head does not fit {self.outputs} outputs")
         self.baseline = baseline
         self._outside = digest_outside(self)
+        self._prior_at_first_look: str | None = None
+
+    def look(self) -> None:
+        """Data are about to be looked at: from now on the prior must stay what it is."""
+        prior = digest_prior(self)
+        if self._prior_at_first_look not in (None, prior):
+            raise ValueError(
+                "the prior is younger than the first look at data; for a prior learned elsewhere "
+                "build a new network, fix its prior, then let it see its bound set"
+            )
+        self._prior_at_first_look = prior
 
     def refuse_changed_state(self) -> None:
         """Refuse state outside Q that is no longer what it was when the network was built."""

@@ -192,6 +192,7 @@ def certify_run(
     samples: int | None,
     monte_carlo: MonteCarlo = "kl-chernoff",
     seed: int | None,
+    repeats: bool = False,
 ) -> Certificate:
     """Issue the certificate of a trained run and leave it in the folder."""
     seed = run.settings.seed if seed is None else seed
@@ -216,6 +217,7 @@ def certify_run(
             monte_carlo=monte_carlo,
             samples=samples,
             priors=max(1, len(run.settings.prior_scales)),
+            repeats=repeats,
             provenance=provenance,
         )
     save_json(run.folder / "certificate.json", {"format": 2, **certificate.as_dict()})

@@ -72,6 +72,7 @@ class Trainer:
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
         check_examples(x, y, network.classes)
+        network.look()
         self.network, self.x, self.y, self.settings = network, x, y, settings
         self.shown = x  # what steps see; evaluations see the examples as they are
         self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound is about

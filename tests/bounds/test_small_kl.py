@@ -1,5 +1,6 @@
 """Langford–Seeger and its relaxations: rounded up, ordered, violated no more often than δ."""
 
+import itertools
 import math
 
 import mpmath
@@ -86,6 +87,27 @@ def test_exact_violation_probability_without_learning_is_at_most_delta(bound, n,
     for p in (0.001, 0.01, 0.1, 0.3, 0.5, 0.9):
         violated = sum(binom.pmf(k, n, p) for k in range(n + 1) if bounds[k] < p)
         assert violated <= delta
+
+
+@pytest.mark.parametrize("n", [8, 25])
+@pytest.mark.parametrize("delta", [0.05, 0.3])
+@pytest.mark.parametrize("bound", ALL)
+def test_exact_violation_probability_of_two_hypotheses_for_all_posteriors_at_once(bound, n, delta):
+    """P uniform on two independent hypotheses; a sample is bad if any of 21 posteriors is."""
+    weights = [i / 20 for i in range(21)]
+    kls = [sum(v * math.log(2 * v) for v in (w, 1 - w) if v) for w in weights]
+    counts = list(itertools.product(range(n + 1), repeat=2))
+    values = [
+        [bound((w * a + (1 - w) * b) / n, k, n, delta) for a, b in counts]
+        for w, k in zip(weights, kls, strict=True)
+    ]
+    for p, q in ((0.02, 0.02), (0.1, 0.3), (0.4, 0.5)):
+        risks = [w * p + (1 - w) * q for w in weights]
+        bad = [
+            any(v[i] < r for v, r in zip(values, risks, strict=True)) for i in range(len(counts))
+        ]
+        chances = (binom.pmf(a, n, p) * binom.pmf(b, n, q) for a, b in counts)
+        assert sum(c for c, violated in zip(chances, bad, strict=True) if violated) <= delta
 
 
 @pytest.mark.parametrize(
