@@ -31,6 +31,7 @@ ROOMS = [  # each may import from earlier lines only
     {"enumeration", "reinforce", "objectives", "engine"},
     {"risk"},
     {"certificate", "training", "records"},
+    {"drawn"},
     {"priors"},
     {"runs"},
     {"preparation"},

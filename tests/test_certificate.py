@@ -26,6 +26,7 @@ from pacbayes import (
     train,
 )
 from pacbayes.bounds import catoni, kl_chernoff, mcallester, small_kl
+from pacbayes.choices import VOTE
 from pacbayes.losses import linear
 
 
@@ -393,3 +394,20 @@ def test_preprocessing_fitted_to_the_bound_set_is_refused(network, data, fitted,
         certify(network, fitted(x), y, samples=2)
     half = fitted(torch.cat([x, torch.randn(400, 3)]))[:400]  # fitted to more: not to be seen
     certify(network, half, y, samples=2)
+
+
+def test_votes_are_certified_by_their_own_theorems(network, data):
+    first = certify(network, *data, bound="first-order", samples=20)
+    assert first.predictor == VOTE
+    assert first.bound == bounds.first_order(first.risk_upper, first.kl, 400, 0.025)
+    tandem = certify(network, *data, bound="tandem", samples=21)
+    assert tandem.predictor == VOTE
+    assert tandem.draws == 400 * 10
+    assert tandem.risk < first.risk
+    assert tandem.risk_upper >= kl_chernoff(tandem.risk, tandem.draws, 0.025)
+    assert tandem.bound == bounds.tandem(tandem.risk_upper, tandem.kl, 400, 0.025)
+    assert tandem.held_out == pytest.approx(first.held_out, abs=0.05)
+    for c in (first, tandem):
+        assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
+    with pytest.raises(ValueError, match="needs draws of its own"):
+        certify(network, *data, bound="tandem", monte_carlo="stratified-bernstein", samples=20)

@@ -263,7 +263,10 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("certify", "{tmp}", "--seed", "-1"), "--seed"),
         (("certify", "{tmp}"), "is not a run folder"),
         (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1 and at most 100000, got 0"),
-        (("predict", "{tmp}", "x.csv", "--method", "best"), "randomised or vote, got 'best'"),
+        (
+            ("predict", "{tmp}", "x.csv", "--method", "best"),
+            "vote or drawn, got 'best'",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(

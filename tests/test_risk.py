@@ -136,3 +136,17 @@ def test_the_risk_of_many_classes_is_the_exact_one_within_its_error():
         empirical_risk(network, x, y + 1, 1)
     with pytest.raises(ValueError, match="whole numbers"):
         empirical_risk(network, x, y.double(), 1)
+
+
+def test_pairs_err_together_as_often_as_the_squares_say():
+    network = dense_network(3, (3, 2), "sign").double()
+    x, y = data(500)
+    exact = linear(exact_aggregate(network, x), y).square().mean().item()
+    assert module.exact_risk(network, x, y).tandem == pytest.approx(exact, abs=1e-12)
+    found = empirical_risk(network, x, y, 41).of_pairs()
+    assert found.draws == 500 * 20
+    assert found.mean == pytest.approx(exact, abs=5 * 0.5 / found.draws**0.5)  # below 6e-7
+    alone = empirical_risk(dense_network(3, ()).double(), x, y, 1)
+    assert alone.of_pairs().draws is None
+    with pytest.raises(ValueError, match="needs 2 samples or more, got 1"):
+        empirical_risk(network, x, y, 1).of_pairs()

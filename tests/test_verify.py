@@ -13,7 +13,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from pacbayes import Settings, runs
-from pacbayes.choices import BoundName, MonteCarlo
+from pacbayes.choices import RANDOMISED, BoundName, MonteCarlo
 from pacbayes.preparation import prepare
 from pacbayes.records import DataSource
 from pacbayes.verify import verify
@@ -349,3 +349,49 @@ def test_a_risk_too_small_for_many_classes_is_noticed_by_sampling(tmp_path):
     assert record["risk"] > 0.4
     change(run.folder, **lowered)
     assert "risk sampled anew" in failures(run.folder, full=True)
+
+
+def drawn_failures(folder):
+    return [f.name for f in verify(folder / "certificate-drawn.json") if not f.holds]
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
+def test_a_kept_network_is_verified_whole(activation, classes, tmp_path):
+    run, data = make_run(tmp_path, activation, classes=classes, estimator="leave-one-out")
+    c = certify(run, data, bound="disintegrated", networks=3)
+    path = run.folder / "certificate-drawn.json"
+    assert drawn_failures(run.folder) == []
+    record = json.loads(path.read_text())
+    for changes, name in (
+        ({"risk": c.risk - 1 / 300, "risk_upper": c.risk - 1 / 300}, "its errors"),
+        ({"kl": c.kl * (1 - 1e-6)}, "ln(dQ/dP)"),
+        ({"bound": c.bound - 1e-6}, "bound (disintegrated)"),
+        ({"parameters": {"networks": 4.0}}, "bound (disintegrated)"),
+        ({"predictor": RANDOMISED}, "predictor covered"),
+    ):
+        path.write_text(json.dumps(record | changes))
+        assert name in drawn_failures(run.folder), name
+    path.write_text(json.dumps(record))
+    drawn = load_file(run.folder / "drawn.safetensors")
+    drawn["layer.bias"] = drawn["layer.bias"] + 1e-3
+    save_file(drawn, run.folder / "drawn.safetensors")
+    assert drawn_failures(run.folder) == ["hash of the drawn network"]
+
+
+@pytest.mark.parametrize("bound", ["first-order", "tandem"])
+def test_a_votes_certificate_is_verified_and_is_tight(bound, tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, epochs=2, prior_epochs=40)
+    c = certify(run, data, bound=bound, samples=30)
+    path = run.folder / "certificate-vote.json"
+    assert c.bound < 1
+    assert all(f.holds for f in verify(path, full=True))
+    record = json.loads(path.read_text())
+    for changes, name in (
+        ({"bound": c.bound * (1 - 1e-9)}, f"bound ({bound})"),
+        ({"risk_upper": c.risk_upper * (1 - 1e-4)}, "Monte-Carlo term"),
+        ({"draws": 300.0 * 30}, "Monte-Carlo term"),
+        ({"bound_name": "small-kl"}, "predictor covered"),
+    ):
+        path.write_text(json.dumps(record | changes))
+        assert name in [f.name for f in verify(path) if not f.holds], name

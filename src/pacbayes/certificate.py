@@ -11,14 +11,14 @@ from typing import Any, get_args
 from torch import Tensor
 
 from pacbayes import bounds, quadrature
-from pacbayes.choices import PREDICTOR, BoundName, MonteCarlo
+from pacbayes.choices import RANDOMISED, VOTE, BoundName, CertificateBound, MonteCarlo
 from pacbayes.examples import check_bound_set
 from pacbayes.gaussian import kl_by_part
 from pacbayes.ledger import Ledger
 from pacbayes.network import Network
 from pacbayes.risk import EmpiricalRisk, empirical_risk, exact_risk
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "certify", "contributions"]
 
 _SINGLE: dict[str, Callable[[float, float, int, float], float]] = {
     "small-kl": bounds.small_kl,
@@ -28,7 +28,10 @@ _SINGLE: dict[str, Callable[[float, float, int, float], float]] = {
     "quadratic": bounds.quadratic,
     "thiemann": bounds.thiemann,
     "unexpected-bernstein": bounds.unexpected_bernstein,
+    "first-order": bounds.first_order,
+    "tandem": bounds.tandem,
 }
+_OF_VOTES = {"first-order": 2.0, "tandem": 4.0}  # what Markov's inequality multiplies the risk by
 _CHOSEN_FROM = ("small-kl", "unexpected-bernstein")  # best-of: neither is always the better
 # Far above what float64 roundings of a forward pass and of sums can amount to, far below a digit
 # that is ever printed.
@@ -42,10 +45,11 @@ class Certificate:
     Attributes:
         predictor: which predictor is covered.
         bound: upper bound of its misclassification probability.
-        bound_name: the theorem that gave it; of best-of the one that was best.
+        bound_name: the theorem that gave it, which also says whom it covers; of best-of the one
+            that was best.
         parameters: what the theorem leaves free, as used (λ and α of catoni).
         delta, ledger: total failure probability, and the parts it was spent on.
-        risk: mean sampled loss on the bound set.
+        risk: mean sampled loss on the bound set; for tandem that of pairs.
         risk_upper: upper confidence value of the empirical risk E_Q R_S.
         monte_carlo: the inequality that gave it; None where nothing was sampled.
         samples, draws: T for each example, and independent draws in all (0 and None: exact).
@@ -65,7 +69,7 @@ class Certificate:
 
     predictor: str
     bound: float
-    bound_name: BoundName
+    bound_name: CertificateBound
     parameters: dict[str, float]
     delta: float
     ledger: dict[str, float]
@@ -111,7 +115,7 @@ def certify(
     repeats: bool = False,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """Certify the randomised classifier on its bound set.
+    """Certify the randomised classifier on its bound set, or with first-order and tandem the vote.
 
     The risk is sampled in float64 with fresh draws and raised to its upper confidence value, then
     put through the bound; δ is halved between the two (all of it goes to the bound where nothing
@@ -143,22 +147,23 @@ def certify(
     theorems = _CHOSEN_FROM if bound == "best-of" else (bound,)
     ledger = _ledger(delta, theorems, priors, sampled=sampled)
     wide, H = x.double(), quadrature.step(network.classes) if network.outputs > 1 else None
-    risk = (
+    gibbs = (
         exact_risk(exact, wide, y) if samples is None else empirical_risk(exact, wide, y, samples)
     )
+    risk = gibbs.of_pairs() if bound == "tandem" else gibbs
     error = 0.0 if H is None else quadrature.error(network.classes, H)
-    slack = _ROUNDING + error
+    slack = (_ROUNDING + error) * (2 if bound == "tandem" else 1)  # of a product of two
     mean = min(1.0, risk.mean + slack)
     upper = _upper(risk, mean, slack, monte_carlo, ledger["monte-carlo"]) if sampled else mean
     values = {t: _SINGLE[t](upper, kl, risk.n, ledger[_part(t, theorems)]) for t in theorems}
     best: Any = min(values, key=values.__getitem__)
     spent = ledger[_part(best, theorems)]
-    lam = bounds.catoni_lambda(risk.mean, kl, risk.n, delta)
+    lam = bounds.catoni_lambda(gibbs.mean, kl, risk.n, delta)
     free: dict[str, float] = {}
     if best == "catoni":
         free = {"lambda": bounds.catoni_lambda(upper, kl, risk.n, spent), "alpha": bounds.ALPHA}
     return Certificate(
-        predictor=PREDICTOR,
+        predictor=VOTE if best in _OF_VOTES else RANDOMISED,
         bound=values[best],
         bound_name=best,
         parameters=free,
@@ -176,11 +181,15 @@ def certify(
         n=risk.n,
         kl=kl,
         kl_by_part=parts,
-        contributions=_contributions(
-            risk.mean, upper, _SINGLE[best](upper, 0.0, risk.n, spent), values[best], parts
+        contributions=contributions(
+            _OF_VOTES.get(best, 1.0) * risk.mean,
+            _OF_VOTES.get(best, 1.0) * upper,
+            _SINGLE[best](upper, 0.0, risk.n, spent),
+            values[best],
+            parts,
         ),
-        held_out=bounds.clopper_pearson(risk.mean, risk.n, delta),
-        catoni=bounds.catoni(risk.mean, kl, risk.n, delta, lam=lam),
+        held_out=bounds.clopper_pearson(gibbs.mean, risk.n, delta),
+        catoni=bounds.catoni(gibbs.mean, kl, risk.n, delta, lam=lam),
         catoni_lambda=lam,
         provenance=dict(provenance or {}),
     )
@@ -222,7 +231,7 @@ def _upper(
     return bounds.stratified_bernstein(mean, min(0.5, risk.within + 4 * slack), pairs, draws, delta)
 
 
-def _contributions(
+def contributions(
     risk: float, upper: float, without: float, bound: float, parts: dict[str, float]
 ) -> dict[str, float]:
     """The bound as a sum: what it would be without a KL first, then the KL's share by part."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 __all__ = [
-    "PREDICTOR",
+    "DRAWN",
+    "RANDOMISED",
+    "VOTE",
     "Activation",
     "Augmentation",
     "BoundName",
+    "CertificateBound",
     "Engine",
     "Estimator",
     "MonteCarlo",
@@ -39,8 +42,12 @@ _ForRandomised = Literal[
     "thiemann",
     "unexpected-bernstein",
 ]
-BoundName = Literal[_ForRandomised, "best-of"]
-Theorem = Literal[_ForRandomised, "split-kl", "first-order", "tandem", "c-bound", "disintegrated"]
+_ForVote = Literal["first-order", "tandem"]
+BoundName = Literal[_ForRandomised, _ForVote, "best-of"]
+CertificateBound = Literal[BoundName, "disintegrated"]
+Theorem = Literal[_ForRandomised, _ForVote, "split-kl", "c-bound", "disintegrated"]
 MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]
 
-PREDICTOR = "randomised classifier: fresh weights drawn from Q for every prediction"
+RANDOMISED = "randomised classifier: fresh weights drawn from Q for every prediction"
+VOTE = "majority vote of all of Q, which a vote of many draws approaches"
+DRAWN = "one network drawn from Q and kept, whose weights are in drawn.safetensors"

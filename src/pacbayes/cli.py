@@ -15,7 +15,7 @@ import pacbayes
 from pacbayes.choices import (
     Activation,
     Augmentation,
-    BoundName,
+    CertificateBound,
     Engine,
     Estimator,
     MonteCarlo,
@@ -196,11 +196,16 @@ def train(
 def certify(
     run: RunFolder,
     delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
-    bound: Annotated[BoundName, typer.Option(help="Theorem, chosen in advance.")] = "small-kl",
+    bound: Annotated[
+        CertificateBound, typer.Option(help="Theorem, chosen in advance; it says whom it covers.")
+    ] = "small-kl",
     monte_carlo: Annotated[
         MonteCarlo, typer.Option(help="Inequality for the sampled risk, chosen in advance.")
     ] = "kl-chernoff",
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
+    networks: Annotated[
+        int, typer.Option(min=1, max=1000, help="Of disintegrated: drawn, the best is kept.")
+    ] = 1,
     exact: Annotated[
         bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
     ] = False,
@@ -213,7 +218,15 @@ def certify(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Issue a trained run's certificate, print it and leave it in the folder."""
+    """Issue a trained run's certificate, print it and leave it in the folder.
+
+    It covers the randomised classifier, or with first-order and tandem the majority vote, or with
+    disintegrated one network that is drawn now and kept.
+
+    pacbayes certify runs/mine
+
+    pacbayes certify runs/mine --bound disintegrated --networks 10
+    """
     _check_samples(samples)
     _set_threads(threads)
     from pacbayes import console, predictions, runs
@@ -230,6 +243,7 @@ def certify(
             bound=bound,
             monte_carlo=monte_carlo,
             samples=draws,
+            networks=networks,
             seed=seed,
             repeats=repeats,
         )
@@ -279,8 +293,8 @@ def predict(
     method: Annotated[
         str,
         typer.Option(
-            help="randomised: fresh weights each time, what the bound covers; "
-            "vote: majority over T draws, usually better, not covered."
+            help="randomised: fresh weights each time, what certificate.json covers; vote: "
+            "majority over T draws; drawn: the network that disintegrated certified."
         ),
     ] = "randomised",
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
@@ -290,9 +304,9 @@ def predict(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict labels with a trained run, by the randomised classifier or the majority vote."""
-    if method not in ("randomised", "vote"):
-        raise ValueError(f"method must be randomised or vote, got {method!r}")
+    """Predict labels with a trained run, by any of its predictors."""
+    if method not in ("randomised", "vote", "drawn"):
+        raise ValueError(f"method must be randomised, vote or drawn, got {method!r}")
     _check_samples(samples)
     _set_threads(threads)
     from pacbayes import console, predictions, runs

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from pacbayes import paper
 from pacbayes.bounds import percent_up
+from pacbayes.choices import VOTE
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
@@ -119,7 +120,7 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     )
     console.print(_steps(c))
     console.print(_comparison(c, errors, run))
-    console.print(f"Written to {run.folder / 'certificate.json'}")
+    console.print(f"Written to {run.certificate_path(c.predictor)}")
 
 
 def _steps(c: Certificate) -> Table:
@@ -134,6 +135,8 @@ def _steps(c: Certificate) -> Table:
     table.add_row("Monte-Carlo error", _points(parts.pop("monte-carlo")), detail + spent)
     rest = c.delta - c.ledger.get("monte-carlo", 0.0)
     detail = f"{c.bound_name}, n = {c.n}, δ = {rest:g}"
+    tried = sum(name.startswith("other prior") for name in c.ledger)
+    detail += f", {tried + 1} priors tried" if tried else ""
     table.add_row("finite sample, whatever is learned", _points(parts.pop("log terms")), detail)
     for layer, points, kl in _layers(c, parts):
         table.add_row(f"what was learned in {layer}", _points(points), f"KL {kl:.1f}")
@@ -161,8 +164,10 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
     s = run.settings
     comparable = run.record.data.source.name == "binary-mnist" and len(s.widths) == 3
     paper_result = paper.RESULTS.get((s.objective, s.activation)) if comparable else None
+    included = "" if c.draws is None else ", Monte-Carlo included"
+    covered = "" if c.predictor == VOTE else " (not covered)"
     rows = [
-        ("certificate, Monte-Carlo included", percent_up(c.bound), None),
+        (f"certificate{included}", percent_up(c.bound), None),
         ("bound in the paper's way (Catoni, no Monte-Carlo)", percent_up(c.catoni), "bound"),
         ("held-out bound, were all n examples unseen", percent_up(c.held_out), None),
         ("train risk (linear loss)", _percent(c.risk), "train_linear"),
@@ -170,8 +175,10 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
     if errors is not None:
         rows += [
             ("test error, randomised", _percent(errors.randomised), "test_zero_one"),
-            ("test error, majority vote (not covered)", _percent(errors.vote), None),
+            (f"test error, majority vote{covered}", _percent(errors.vote), None),
         ]
+        if errors.drawn is not None:
+            rows.append(("test error, the drawn network", _percent(errors.drawn), None))
     rows.append(("KL(Q|P)", f"{c.kl:.0f}", "kl"))
     headings = ["\nbeside", "\nthis run"]
     if paper_result is not None:

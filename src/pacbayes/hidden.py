@@ -19,12 +19,14 @@ from torch.special import log_ndtr
 from pacbayes.draws import Draw
 
 __all__ = [
+    "FUNCTIONS",
     "Rule",
     "log_sign_probability",
     "relu",
     "sample_sign",
     "sigmoid",
     "sign",
+    "sign_of",
     "sign_straight",
 ]
 
@@ -60,6 +62,20 @@ def sign_straight(mean: Tensor, deviation: Tensor, T: int) -> Draw:
     u = mean / deviation
     expectation = torch.erf(u * 0.5**0.5)
     return Draw(sample_sign(u, T) + (expectation - expectation.detach()), mean.new_zeros(()))
+
+
+def sign_of(z: Tensor) -> Tensor:
+    """The unit itself: ±1, and +1 at zero."""
+    return torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
+
+
+# What each rule's unit makes of a pre-activation whose weights are known.
+FUNCTIONS: dict[Rule, Callable[[Tensor], Tensor]] = {
+    relu: torch.relu,
+    sigmoid: torch.sigmoid,
+    sign: sign_of,
+    sign_straight: sign_of,
+}
 
 
 def sample_sign(u: Tensor, T: int) -> Tensor:

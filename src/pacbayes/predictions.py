@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from pacbayes.checkpoint import save_json
-from pacbayes.choices import PREDICTOR
+from pacbayes.choices import DRAWN, RANDOMISED
 from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
+from pacbayes.drawn import scores
 from pacbayes.losses import wrong_class, zero_one
 from pacbayes.network import Network
 from pacbayes.randomness import seeded
@@ -19,7 +20,7 @@ from pacbayes.runs import Run
 
 __all__ = ["Prediction", "TestErrors", "predict", "test_errors"]
 
-VOTE = "majority vote over {} draws of the network (not covered by the certificate)"
+VOTE = "majority vote over {} draws of the network (not covered by certificate.json)"
 _VOTES = 100
 
 
@@ -31,6 +32,7 @@ class TestErrors:
     vote: float
     votes: int
     n: int
+    drawn: float | None = None  # of the network that was drawn and kept, if any
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,12 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
     randomised = (drawn != y).double().mean().item()
     votes = zero_one(share, y) if network.outputs == 1 else wrong_class(share, y)
     vote = votes.double().mean().item()
-    errors = TestErrors(randomised, vote, _VOTES, len(x))
+    kept = None
+    if (run.folder / "drawn.safetensors").exists():
+        z = scores(network, run.load_own("drawn.safetensors")[0], x)
+        predicted = z.sign() if network.outputs == 1 else z.argmax(-1)
+        kept = (predicted != y).double().mean().item()
+    errors = TestErrors(randomised, vote, _VOTES, len(x), kept)
     save_json(run.folder / "test.json", asdict(errors))
     return errors
 
@@ -78,17 +85,26 @@ def predict(
         raise DataError(f"{data}: label {min(unknown)!r} is not among {', '.join(classes)}")
     x = torch.from_numpy(table.x).double()
     with seeded(seed, "prediction"):
-        if method == "vote":
+        votes = None
+        if method == "drawn":
+            if not (run.folder / "drawn.safetensors").exists():
+                raise ValueError(
+                    f"no network was drawn: pacbayes certify {run.folder} --bound disintegrated"
+                )
+            z = scores(network, run.load_own("drawn.safetensors")[0], x)
+            chosen = z > 0 if network.outputs == 1 else z.argmax(-1)
+        elif method == "vote":
             share = majority_vote(network, x, samples)
             votes = (share if network.outputs == 1 else share.amax(-1)).tolist()
             chosen = share > 0 if network.outputs == 1 else share.argmax(-1)
         else:
-            votes, drawn = None, predict_randomised(network, x)
+            drawn = predict_randomised(network, x)
             chosen = drawn > 0 if network.outputs == 1 else drawn
     labels = [classes[i] for i in chosen.int().tolist()]
     error = None
     if table.labels is not None:
         wrong = [a != str(b) for a, b in zip(labels, table.labels, strict=True)]
         error = sum(wrong) / len(wrong)
-    predictor = PREDICTOR if votes is None else VOTE.format(samples)
+    names = {"randomised": RANDOMISED, "vote": VOTE.format(samples), "drawn": DRAWN}
+    predictor = names[method]
     return Prediction(predictor, labels, votes, error)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -14,18 +12,6 @@ from pacbayes.layers import GaussianLinear
 from pacbayes.network import Network
 
 __all__ = ["draw_weights"]
-
-
-def _sign(z: Tensor) -> Tensor:
-    return torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
-
-
-_FUNCTIONS: dict[hidden.Rule, Callable[[Tensor], Tensor]] = {
-    hidden.relu: torch.relu,
-    hidden.sigmoid: torch.sigmoid,
-    hidden.sign: _sign,
-    hidden.sign_straight: _sign,
-}
 
 
 @torch.no_grad()
@@ -55,7 +41,7 @@ def draw_weights(network: Network, x: Tensor, T: int, *, per_example: bool = Fal
     sizes = (T, len(x)) if per_example else (T,)
     a, log_q = x.expand(T, *x.shape), x.new_zeros(())
     layers = [*network.body.layers, network.layer]
-    functions = [*(_FUNCTIONS[rule] for rule in network.body.rules), _sign]
+    functions = [*(hidden.FUNCTIONS[rule] for rule in network.body.rules), hidden.sign_of]
     for layer, function in zip(layers, functions, strict=True):
         W, b, z = _layer_draw(layer, a, sizes)
         a = function(z)

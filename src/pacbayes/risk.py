@@ -31,6 +31,8 @@ class EmpiricalRisk:
         variance: sample variance of all the draws, over n·T − 1.
         within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each;
             None where draws are shared or there is but one.
+        tandem: mean of X·X' over such pairs, the chance that two networks err together; exact where
+            nothing was sampled, None where there is but one draw.
     """
 
     mean: float
@@ -39,30 +41,43 @@ class EmpiricalRisk:
     draws: float | None
     variance: float = 0.0
     within: float | None = None
+    tandem: float | None = None
+
+    def of_pairs(self) -> EmpiricalRisk:
+        """The tandem risk, with the number of pairs it is the mean of."""
+        if self.tandem is None:
+            raise ValueError(f"the risk of pairs needs 2 samples or more, got {self.samples}")
+        pairs = None if self.draws is None else self.draws / self.samples * (self.samples // 2)
+        return EmpiricalRisk(self.tandem, self.n, self.samples, pairs, tandem=self.tandem)
 
 
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
     check_examples(x, y, network.classes)
-    n, total, squares, within, largest, drawn = len(x), 0.0, 0.0, 0.0, 0, 0
+    n, total, squares, largest, drawn = len(x), 0.0, 0.0, 0, 0
+    within, tandem = 0.0, 0.0  # of pairs
     for block in _blocks(network, n, samples):
         losses = network.loss(network.draw(x[block], samples).value.double(), y[block])  # (T, B)
         total += losses.mean(0).sum().item()
         squares += losses.square().sum().item()
         pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None
-        within += 0.0 if pairs is None else 0.5 * pairs.diff(dim=1).square().sum().item()
+        if pairs is not None:
+            within += 0.5 * pairs.diff(dim=1).square().sum().item()
+            tandem += pairs.prod(1).sum().item()
         largest, drawn = max(largest, losses.shape[1]), drawn + losses.numel()
     mean, shared = total / n, {"exact": None, "per-example": 1, "per-batch": largest}
     sharing = shared[network.freshness]
-    paired = network.freshness == "per-example" and samples > 1
+    count = n * (samples // 2)
+    together = squares / drawn if sharing is None else tandem / count if count else None
     return EmpiricalRisk(
         mean=mean,
         n=n,
         samples=0 if sharing is None else samples,
         draws=None if sharing is None else n * samples / sharing,
         variance=max(0.0, squares - drawn * mean**2) / max(1, drawn - 1),
-        within=within / (n * (samples // 2)) if paired else None,
+        within=within / count if network.freshness == "per-example" and count else None,
+        tandem=together,
     )
 
 
@@ -70,10 +85,12 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
     """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
     check_examples(x, y, network.classes)
-    total = 0.0
+    total = squares = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
-        total += network.loss(exact_aggregate(network, inputs).double(), labels).sum().item()
-    return EmpiricalRisk(total / len(x), len(x), 0, None)
+        losses = network.loss(exact_aggregate(network, inputs).double(), labels)
+        total += losses.sum().item()
+        squares += losses.square().sum().item()
+    return EmpiricalRisk(total / len(x), len(x), 0, None, tandem=squares / len(x))
 
 
 @torch.no_grad()

@@ -7,7 +7,8 @@ prior.safetensors       P, written before the bound set is looked at
 checkpoint.safetensors  where training stands
 history.json            every evaluation
 posterior.safetensors   Q, the best evaluated epoch by bound
-certificate.json        what `certify` issued
+certificate.json        what `certify` issued; -vote.json and -drawn.json for other predictors
+drawn.safetensors       a network drawn from Q and kept, where one was certified
 test.json               errors on the test part, where there is one
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,11 @@ from pacbayes.checkpoint import (
     save_json,
     save_tensors,
 )
-from pacbayes.choices import BoundName, MonteCarlo
+from pacbayes.choices import DRAWN, VOTE, CertificateBound, MonteCarlo
 from pacbayes.data import DataError, Dataset
+from pacbayes.drawn import certify_drawn
 from pacbayes.network import Network, build_network
-from pacbayes.randomness import seeded
+from pacbayes.randomness import seeded, stream
 from pacbayes.records import RunRecord, versions
 from pacbayes.settings import Settings
 from pacbayes.training import Evaluation, Progress, Trainer, why_torch
@@ -77,6 +79,11 @@ class Run:
     def sha256(self) -> str:
         """Of run.json: what checkpoints and posteriors carry, so that they stay with their run."""
         return file_sha256(self.folder / "run.json")
+
+    def certificate_path(self, predictor: str) -> Path:
+        """Where the certificate of a predictor lies: each has its own."""
+        names = {VOTE: "certificate-vote.json", DRAWN: "certificate-drawn.json"}
+        return self.folder / names.get(predictor, "certificate.json")
 
     @property
     def best(self) -> Evaluation:
@@ -188,9 +195,10 @@ def certify_run(
     data: Dataset,
     *,
     delta: float,
-    bound: BoundName,
+    bound: CertificateBound,
     samples: int | None,
     monte_carlo: MonteCarlo = "kl-chernoff",
+    networks: int = 1,
     seed: int | None,
     repeats: bool = False,
 ) -> Certificate:
@@ -207,18 +215,23 @@ def certify_run(
         "certificate_seed": seed,
         "versions": versions(),
     }
-    with seeded(seed, "certificate"):
-        certificate = certify(
-            network,
-            x,
-            y,
-            delta=delta,
-            bound=bound,
-            monte_carlo=monte_carlo,
-            samples=samples,
-            priors=max(1, len(run.settings.prior_scales)),
-            repeats=repeats,
-            provenance=provenance,
-        )
-    save_json(run.folder / "certificate.json", {"format": 2, **certificate.as_dict()})
+    shared: dict[str, Any] = {
+        "delta": delta,
+        "priors": max(1, len(run.settings.prior_scales)),
+        "repeats": repeats,
+    }
+    if bound == "disintegrated":
+        number = stream(seed, "certificate") >> 1
+        issued, drawn = certify_drawn(network, x, y, networks=networks, seed=number, **shared)
+        path = run.folder / "drawn.safetensors"
+        save_tensors(path, drawn.weights, {"run": run.sha256})
+        provenance["drawn_sha256"] = file_sha256(path)
+    else:
+        with seeded(seed, "certificate"):
+            issued = certify(
+                network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared
+            )
+    certificate = replace(issued, provenance=provenance)
+    path = run.certificate_path(certificate.predictor)
+    save_json(path, {"format": 2, **certificate.as_dict()})
     return certificate
