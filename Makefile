@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results bench recipes mutants clean
+.PHONY: run test results bench recipes priors mutants clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -43,6 +43,9 @@ bench: .venv/installed
 	$(BIN)/pacbayes bench --threads 2 --out benchmarks/results-2-threads.md
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(BIN)/pacbayes bench --out benchmarks/results-avx2.md
+
+priors: .venv/installed
+	$(BIN)/python benchmarks/priors.py
 
 recipes: .venv/installed
 	$(BIN)/python benchmarks/recipes.py

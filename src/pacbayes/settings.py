@@ -27,7 +27,7 @@ class Settings(BaseModel):
         float, ...
     ] = ()  # all that are tried, this one among them; each is paid for
     prior_fraction: float = Field(0.0, ge=0, lt=1)  # of the examples, for learning the prior
-    prior_epochs: int = Field(60, ge=1)  # of learning it
+    prior_epochs: int = Field(100, ge=1)  # of learning it
     prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     prior_augmentation: Augmentation = "none"
     objective: Objective = "fix-lambda"
@@ -112,6 +112,6 @@ _FAST: dict[str, dict[str, Any]] = {
 _NEAR_A_LEARNED_PRIOR: dict[str, Any] = {
     "epochs": 30,
     "learning_rate": 0.0005,
-    "prior_scale": 0.05,
+    "prior_scale": 0.03,
     "kl_warmup": 0.0,
 }
