@@ -386,6 +386,22 @@ def plot(
 
 
 @app.command()
+def compare(
+    out: Annotated[Path, typer.Option(help="Image file: .png, .svg or .pdf.")],
+    n: Annotated[int, typer.Option(help="Examples the risk is measured on.")] = 60_000,
+    delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
+) -> None:
+    """Draw the bounds beside each other, over risk and KL.
+
+    pacbayes compare --n 60000 --out bounds.png
+    """
+    from pacbayes.plots import plot_bounds
+
+    plot_bounds(n, delta, out)
+    print(out)
+
+
+@app.command()
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A few cases, a few turns.")] = False,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="For every contender.")] = 1,
