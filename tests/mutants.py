@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CERTIFICATE = "tests/test_certificate.py tests/test_risk.py"
 VERIFY = "tests/test_verify.py"
+QUADRATURE = "tests/test_quadrature.py"
+DRAWN = "tests/test_drawn.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -89,7 +91,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         CERTIFICATE,
     ),
     ("certificate.py", "risk.draws or 1.0", "float(risk.n * risk.samples)", CERTIFICATE),
-    ("certificate.py", "min(1.0, mean + _ROUNDING)", "mean", CERTIFICATE),
+    ("certificate.py", "min(1.0, risk.mean + slack)", "risk.mean", CERTIFICATE),
+    ("certificate.py", "slack = (_ROUNDING + error)", "slack = (_ROUNDING)", CERTIFICATE),
+    ("certificate.py", "range(1, priors)", "range(1, 1)", "tests/test_priors.py"),
+    ("certificate.py", "    network.look()\n", "", CERTIFICATE),
+    ("certificate.py", 'gibbs.of_pairs() if bound == "tandem"', "gibbs if True", CERTIFICATE),
+    ("examples.py", "again > _FEW_REPEATS * len(rows)", "again > len(rows)", CERTIFICATE),
+    ("quadrature.py", "2 * math.exp(min(values))", "math.exp(max(values))", QUADRATURE),
+    ("quadrature.py", "(classes - 1) * math.log(M)", "0 * math.log(M)", QUADRATURE),
+    (
+        "quadrature.py",
+        "below.sum(-1, keepdim=True) - below",
+        "below.sum(-1, keepdim=True)",
+        QUADRATURE,
+    ),
+    ("quadrature.py", "REACH = 7.0", "REACH = 3.0", QUADRATURE),
+    ("drawn.py", "far.square() - near.square()) + s0 - s", "far.square() - near.square())", DRAWN),
+    ("drawn.py", "networks=networks)\n        if best", "networks=1)\n        if best", DRAWN),
+    ("drawn.py", "(~(margin > _CLOSE))", "(margin < 0)", DRAWN),
     ("certificate.py", 'ledger["monte-carlo"]) if', "delta) if", CERTIFICATE),
     ("certificate.py", "network.refuse_changed_state()", "pass", CERTIFICATE),
     (
@@ -106,14 +125,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "certificate.py",
-        'Ledger.equal(halves["pac-bayes"], *(_part',
-        "Ledger.equal(delta, *(_part",
+        'Ledger.equal(halves["pac-bayes"], *names',
+        "Ledger.equal(delta, *names",
         CERTIFICATE,
     ),
     ("risk.py", "total / n, {", "total / (n + 1), {", CERTIFICATE),
     ("risk.py", "n * samples / sharing", "n * samples", CERTIFICATE),
-    ("risk.py", 'network.freshness == "per-example" and samples', "samples", CERTIFICATE),
-    ("gaussian.py", "(excess - r).sum()", "excess.sum()", "tests/test_gaussian.py"),
+    ("risk.py", 'network.freshness == "per-example" and count', "count", CERTIFICATE),
+    ("risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
+    ("gaussian.py", "(r.expm1() - r).sum()", "r.expm1().sum()", "tests/test_gaussian.py"),
     (
         "gaussian.py",
         "_refuse_parameters_outside(module)\n    parts",
@@ -126,6 +146,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify.py", "c.n == len(x) == run.data.n", "c.n == c.n", VERIFY),
     ("verify.py", "and c.draws == N", "", VERIFY),
     ("verify.py", "own in header", "True", VERIFY),
+    ("verify.py", "named and paid and", "named and", "tests/test_priors.py"),
+    ("verify.py", "bool(arb(c.quadrature_error) >= best)", "True", VERIFY),
+    ("verify.py", "bool(arb(c.kl) >= ratio)", "True", VERIFY),
+    ("verify.py", "Fraction(c.risk) >= Fraction(wrong / c.n)", "True", VERIFY),
+    ("verify.py", "found == c.provenance.drawn_sha256", "True", VERIFY),
+    ("verify.py", 'kl = 2 * kl if name == "tandem"', 'kl = kl if name == "tandem"', VERIFY),
     (
         "verify.py",
         "bool((np.diff(index) > 0).all())",

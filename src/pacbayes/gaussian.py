@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,34 +70,11 @@ class Gaussian(nn.Module):
 
     def kl(self) -> Tensor:
         r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""
-        value: Tensor = _KL.apply(self.mean, self.log_scale, self.prior_mean, self.prior_log_scale)
-        return value
-
-
-class _KL(torch.autograd.Function):
-    """The formula with its derivatives, (μ − μ₀)/σ₀² and σ²/σ₀² − 1 in ln σ.
-
-    Written out because autograd in float64 would cost as much as a whole training step.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, mean: Tensor, log_scale: Tensor, prior_mean: Tensor, prior_log_scale: Tensor
-    ) -> Tensor:
-        s0 = prior_log_scale.double()
-        shift = (mean.double() - prior_mean).flatten()
-        r = (log_scale.double() - s0).mul_(2)
-        excess = r.expm1()  # σ²/σ₀² − 1
-        ctx.save_for_backward(shift, excess, s0)
-        ctx.shape = mean.shape
+        s0 = self.prior_log_scale.double()
+        shift = (self.mean.double() - self.prior_mean).flatten()
+        r = 2 * (self.log_scale.double() - s0)
         squares = torch.dot(shift, shift) * (-2 * s0).exp()
-        return 0.5 * (squares + (excess - r).sum() * (mean.numel() / r.numel()))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        shift, excess, s0 = ctx.saved_tensors
-        scales = grad * excess if ctx.needs_input_grad[1] else None
-        return (shift * (grad * (-2 * s0).exp())).view(ctx.shape), scales, None, None
+        return 0.5 * (squares + (r.expm1() - r).sum() * (shift.numel() / r.numel()))
 
 
 def kl(module: nn.Module) -> Tensor:

@@ -6,16 +6,35 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pacbayes.bounds import ALPHA, kl_inverse
+from pacbayes.gaussian import Gaussian
 
 __all__ = ["catoni_objective", "fix_lambda", "small_kl_lambda", "small_kl_objective"]
 
 
-def fix_lambda(risk: Tensor, kl: Tensor, lam: float) -> Tensor:
-    """R_lin + KL/λ (eq. basic_objective): the weights' objective, at a fixed or a current λ."""
-    return risk + kl / lam
+def fix_lambda(risk: Tensor, network: nn.Module, coefficient: float) -> None:
+    """Leave the gradient of R_lin + coefficient·KL (eq. basic_objective, 1/λ) in every parameter.
+
+    The KL's part is written out, (μ − μ₀)/σ₀² and σ²/σ₀² − 1 in ln σ: through autograd it would
+    cost as much as the rest of a small step.
+    """
+    risk.backward()
+    with torch.no_grad():
+        for g in network.modules():
+            if not isinstance(g, Gaussian):
+                continue
+            s0 = g.prior_log_scale
+            _add(g.mean, g.mean - g.prior_mean, coefficient * math.exp(-2 * s0.item()))
+            if isinstance(g.log_scale, nn.Parameter):
+                _add(g.log_scale, (2 * (g.log_scale - s0)).expm1_(), coefficient)
+
+
+def _add(p: nn.Parameter, slope: Tensor, factor: float) -> None:
+    if not p.requires_grad:
+        return
+    p.grad = slope * factor if p.grad is None else p.grad.add_(slope, alpha=factor)
 
 
 def catoni_objective(

@@ -73,6 +73,7 @@ class Trainer:
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
         check_examples(x, y, network.classes)
         network.look()
+        kl(network)  # refuses what Q does not cover
         self.network, self.x, self.y, self.settings = network, x, y, settings
         self.shown = x  # what steps see; evaluations see the examples as they are
         self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound is about
@@ -160,7 +161,7 @@ class Trainer:
         risk = losses.mean()
         minimised = -torch.log1p(-losses.clamp(max=1 - 1e-6)).mean() if self.log_loss else risk
         self.optimiser.zero_grad()
-        fix_lambda(minimised, weight * kl(self.network), lam).backward()
+        fix_lambda(minimised, self.network, weight / lam)
         self.optimiser.step()
         return risk.item()
 
