@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results bench recipes priors mutants clean
+.PHONY: run test results certificates bench recipes priors mutants clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -37,6 +37,9 @@ results: .venv/installed
 	$(call result,learned-prior-relu,--prior-fraction 0.5)
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
+
+certificates: .venv/installed
+	$(BIN)/python results/certificates/make.py
 
 bench: .venv/installed
 	$(BIN)/pacbayes bench --out benchmarks/results.md
