@@ -34,7 +34,6 @@ results: .venv/installed
 	$(call result,paper-fix-lambda-sign,--protocol paper --activation sign)
 	$(call result,paper-optim-lambda-relu,$(PAPER) --objective optim-lambda)
 	$(call result,paper-optim-lambda-relu-rate-0.01,$(PAPER) --objective optim-lambda --lambda-rate 0.01)
-	$(call result,learned-prior-relu,--prior-fraction 0.5)
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
 

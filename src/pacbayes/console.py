@@ -19,7 +19,7 @@ from rich.table import Table
 
 from pacbayes import paper
 from pacbayes.bounds import percent_up
-from pacbayes.choices import VOTE
+from pacbayes.choices import DRAWN, VOTE
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
@@ -179,7 +179,8 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
         ]
         if errors.drawn is not None:
             rows.append(("test error, the drawn network", _percent(errors.drawn), None))
-    rows.append(("KL(Q|P)", f"{c.kl:.0f}", "kl"))
+    name = "ln(dQ/dP)" if c.predictor == DRAWN else "KL(Q|P)"
+    rows.append((name, f"{c.kl:.0f}" if abs(c.kl) >= 10 else f"{c.kl:.1f}", "kl"))
     headings = ["\nbeside", "\nthis run"]
     if paper_result is not None:
         headings.append(f"\npaper, {s.objective} {s.activation}")

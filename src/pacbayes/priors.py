@@ -41,8 +41,8 @@ class Teacher(Trainer):
     """A run on the prior's own part of the data, without a KL, at the prior's scale.
 
     The same loop as ever on the stochastic network itself, from weights of variance 2/inputs (He et
-    al. 2015) rather than the paper's, which learn worse. It begins with the log loss and ends with
-    the linear one, by which a posterior near this prior will be judged.
+    al. 2015). It begins with the log loss, which learns faster, and ends with the linear one, by
+    which a posterior near this prior will be judged.
 
     Args:
         x, y: the prior's own part of the data, which alone may be augmented.
