@@ -1,0 +1,114 @@
+"""Issue a certificate, and check one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes.choices import (
+    CertificateBound,
+    MonteCarlo,
+)
+from pacbayes.cli.options import (
+    AsJson,
+    RunFolder,
+    Threads,
+    check_samples,
+    set_threads,
+)
+
+__all__ = ["certify", "verify"]
+
+
+def certify(
+    run: RunFolder,
+    delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
+    bound: Annotated[
+        CertificateBound, typer.Option(help="Theorem, chosen in advance; it says whom it covers.")
+    ] = "small-kl",
+    monte_carlo: Annotated[
+        MonteCarlo, typer.Option(help="Inequality for the sampled risk, chosen in advance.")
+    ] = "kl-chernoff",
+    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
+    networks: Annotated[
+        int, typer.Option(min=1, max=1000, help="Of disintegrated: drawn, the best is kept.")
+    ] = 1,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
+    ] = False,
+    repeats: Annotated[
+        bool, typer.Option("--repeats", help="The data do repeat themselves.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the draws.  [default: the run's]")
+    ] = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Issue a trained run's certificate, print it and leave it in the folder.
+
+    It covers the randomised classifier, or with first-order and tandem the majority vote, or with
+    disintegrated one network that is drawn now and kept.
+
+    pacbayes certify runs/mine
+
+    pacbayes certify runs/mine --bound disintegrated --networks 10
+    """
+    check_samples(samples)
+    set_threads(threads)
+    from pacbayes import console, predictions, runs
+
+    opened = runs.open_run(run)
+    network, data = opened.load_network(), opened.load_data()
+    draws = None if exact else samples
+    with console.waiting(f"measuring the risk of {len(data.x_train)} examples"):
+        certificate = runs.certify_run(
+            opened,
+            network,
+            data,
+            delta=delta,
+            bound=bound,
+            monte_carlo=monte_carlo,
+            samples=draws,
+            networks=networks,
+            seed=seed,
+            repeats=repeats,
+        )
+        errors = predictions.test_errors(opened, network, data)
+    if as_json:
+        print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
+    else:
+        console.show_certificate(certificate, errors, opened)
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A certificate.json, or its run folder.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Also sample the risk anew; takes a minute on MNIST.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a certificate from the files beside it: exit code 1 if anything does not hold.
+
+    Hashes, the δ ledger, n, the KL, the Monte-Carlo term and the bound are derived anew in interval
+    arithmetic, without torch.
+    """
+    from pacbayes.verify import verify as check
+
+    path = certificate / "certificate.json" if certificate.is_dir() else certificate
+    found = []
+    for finding in check(path, full=full):
+        found.append(finding)
+        if not as_json:
+            print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
+    holds = all(f.holds for f in found)
+    if as_json:
+        print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
+    else:
+        print("The certificate holds." if holds else "The certificate does NOT hold.")
+    if not holds:
+        raise typer.Exit(1)

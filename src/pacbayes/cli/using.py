@@ -1,0 +1,61 @@
+"""What a trained run is for: predictions, and a picture of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacbayes.cli.options import (
+    AsJson,
+    RunFolder,
+    Threads,
+    check_samples,
+    set_threads,
+)
+
+__all__ = ["plot", "predict"]
+
+
+def predict(
+    run: RunFolder,
+    data: Annotated[
+        str, typer.Argument(help="A .npz/.csv file, or a data set's name (test part).")
+    ],
+    method: Annotated[
+        str,
+        typer.Option(
+            help="randomised: fresh weights each time, what certificate.json covers; vote: "
+            "majority over T draws; drawn: the network that disintegrated certified."
+        ),
+    ] = "randomised",
+    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
+    label: Annotated[str | None, typer.Option(help="Label column, if there is one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file.  [default: print]")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict labels with a trained run, by any of its predictors."""
+    if method not in ("randomised", "vote", "drawn"):
+        raise ValueError(f"method must be randomised, vote or drawn, got {method!r}")
+    check_samples(samples)
+    set_threads(threads)
+    from pacbayes import console, predictions, runs
+
+    opened = runs.open_run(run)
+    prediction = predictions.predict(opened, data, method, samples=samples, seed=seed, label=label)
+    console.show_prediction(prediction, out, as_json=as_json)
+
+
+def plot(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option(help="Image file: .png, .svg or .pdf.")],
+) -> None:
+    """Draw a run's bound, risk and KL over its epochs."""
+    from pacbayes import runs
+    from pacbayes.plots import plot_history
+
+    plot_history(runs.open_run(run), out)
+    print(out)
