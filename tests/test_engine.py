@@ -428,3 +428,24 @@ def test_both_engines_train_to_the_same_bound_within_seed_noise():
     error = ((one.var(ddof=1) + other.var(ddof=1)) / 6) ** 0.5
     assert abs(one.mean() - other.mean()) < 5 * error  # t with some ten degrees: below 1e-3
     assert other.mean() < 0.3
+
+
+def test_a_new_optimiser_starts_counting_anew_and_a_restored_one_goes_on():
+    network = network_of("relu")
+    x, y, index = toy()
+    native = NativeEngine(network, 2)
+
+    def stepped(optimiser, count):
+        for _ in range(count):
+            native.loss_and_grad(x, y, index, 1, 1)
+            native.adam_step(optimiser, 0.1)
+        return [int(slot["step"]) for slot in optimiser.state.values()]
+
+    first, second = (torch.optim.Adam(network.parameters()) for _ in range(2))
+    count = len(list(network.parameters()))
+    assert stepped(first, 3) == [3] * count
+    assert stepped(second, 2) == [2] * count
+    assert stepped(first, 1) == [4] * count
+    restored = torch.optim.Adam(network.parameters())
+    restored.load_state_dict(copy.deepcopy(first.state_dict()))
+    assert stepped(restored, 1) == [5] * count

@@ -100,6 +100,7 @@ class NativeEngine:
         self._trained = [(g.mean, g.prior_mean, g.prior_log_scale) for g in gaussians] + [
             (g.log_scale, None, g.prior_log_scale) for g in gaussians if g.learned_scale
         ]
+        self._steps = torch.zeros(())  # one counter for all of Adam's slots
         self._adam_addresses: list[tuple[int | None, ...]] = []
         self._handle = native.pb_open(
             len(layers) - 1,
@@ -145,20 +146,29 @@ class NativeEngine:
 
         The optimiser's own slots are used, so that it can be saved and taken up by torch.
         """
-        if any(p.grad is None for p, *_ in self._trained):
-            raise ValueError("a step of Adam needs the gradient that loss_and_grad leaves")
-        group, used = optimiser.param_groups[0], []
-        for p, prior_mean, prior_log_scale in self._trained:
+        used: list[tuple[int | None, ...]] = []
+        first = optimiser.state[self._trained[0][0]]
+        if first.get("step") is not self._steps:  # another optimiser, or a restored one
+            self._steps = first["step"].clone() if first else torch.zeros(())
+        for p, *_ in self._trained:
             slot = optimiser.state[p]
             if not slot:
-                slot["step"] = torch.zeros(())
                 slot["exp_avg"], slot["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-            slot["step"] += 1
-            ours = (p, p.grad, slot["exp_avg"], slot["exp_avg_sq"], prior_mean, prior_log_scale)
-            used.append((*map(_address, ours), p.numel()))
+            slot["step"] = self._steps
+            used.append(tuple(map(_address, (p, p.grad, slot["exp_avg"], slot["exp_avg_sq"]))))
         if used != self._adam_addresses:  # they stay where they are from step to step
+            if any(None in each for each in used):
+                raise ValueError("a step of Adam needs the gradient that loss_and_grad leaves")
             self._adam_addresses = used
-            self._adam_tensors = (_Tensor * len(used))(*(_Tensor(*each) for each in used))
+            rows = zip(self._trained, used, strict=True)
+            self._adam_tensors = (_Tensor * len(used))(
+                *(
+                    _Tensor(*each, _address(mean), _address(log_scale), p.numel())
+                    for (p, mean, log_scale), each in rows
+                )
+            )
+        self._steps += 1
+        group = optimiser.param_groups[0]
         with self._lock:
             self._native.pb_adam(
                 self._handle,
@@ -168,7 +178,7 @@ class NativeEngine:
                 group["lr"],
                 *group["betas"],
                 group["eps"],
-                int(slot["step"].item()),
+                int(self._steps.item()),
                 torch.get_num_threads(),
             )
 

@@ -224,7 +224,7 @@ class Trainer:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
         for i, slots in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{i}.{k}": v for k, v in slots.items()}
+            tensors |= {f"optimiser.{i}.{k}": v.clone() for k, v in slots.items()}
         tensors |= {"log_lambda": self.log_lambda, "generator": self.generator_state}
         history = [asdict(e) for e in self.history]
         return tensors, {"epoch": self.epoch, "seconds": self.seconds, "history": history}
