@@ -19,7 +19,6 @@ from pacbayes import GaussianConv2d, GaussianLinear, Network, certify, kl, major
 from pacbayes.certificate import Certificate
 from pacbayes.data import load
 from pacbayes.losses import linear, zero_one
-from pacbayes.objectives import fix_lambda
 
 
 def train(epochs: int, samples: int) -> tuple[Certificate, float]:
@@ -38,7 +37,7 @@ def train(epochs: int, samples: int) -> tuple[Certificate, float]:
     for epoch in range(epochs):
         for index in torch.randperm(len(x)).split(128):
             risk = linear(network(x[index], 4), y[index]).mean()
-            loss = fix_lambda(risk, kl(network), len(x))
+            loss = risk + kl(network) / len(x)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
+from pacbayes.baselines.reinforce import draw_weights
+from pacbayes.loop import Evaluation
 from pacbayes.losses import linear
 from pacbayes.objectives import small_kl_lambda
 from pacbayes.randomness import seeded, stream
-from pacbayes.reinforce import draw_weights
-from pacbayes.training import Evaluation
 
 
 def toy(n=60):

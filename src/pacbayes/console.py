@@ -23,10 +23,10 @@ from pacbayes.choices import DRAWN, VOTE
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
+    from pacbayes.loop import Evaluation, Progress
     from pacbayes.predictions import Prediction, TestErrors
     from pacbayes.runs import Run
     from pacbayes.settings import Settings
-    from pacbayes.training import Evaluation, Progress
 
 __all__ = ["shout", "show_certificate", "show_prediction", "show_prior", "show_training", "waiting"]
 

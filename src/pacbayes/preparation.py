@@ -12,12 +12,12 @@ from torch import Tensor
 
 from pacbayes.checkpoint import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
 from pacbayes.data import Dataset
+from pacbayes.loop import Progress
 from pacbayes.network import build_network
 from pacbayes.priors import Teacher, as_prior, split
 from pacbayes.records import DataRecord, DataSource, RunRecord, versions
 from pacbayes.runs import CHECKPOINT_SECONDS, Run, open_run
 from pacbayes.settings import Settings
-from pacbayes.training import Progress
 
 __all__ = ["prepare", "prior_steps"]
 

@@ -13,10 +13,11 @@ from torch import Tensor
 from pacbayes.augmentation import image_side, moved_images
 from pacbayes.gaussian import Gaussian
 from pacbayes.layers import GaussianLinear
+from pacbayes.loop import Progress
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import stream
 from pacbayes.settings import Settings
-from pacbayes.training import Progress, Trainer
+from pacbayes.training import Trainer
 
 __all__ = ["Teacher", "as_prior", "split"]
 

@@ -35,11 +35,12 @@ from pacbayes.checkpoint import (
 from pacbayes.choices import DRAWN, VOTE, CertificateBound, MonteCarlo
 from pacbayes.data import DataError, Dataset
 from pacbayes.drawn import certify_drawn
+from pacbayes.loop import Evaluation, Progress
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded, stream
 from pacbayes.records import RunRecord, versions
 from pacbayes.settings import Settings
-from pacbayes.training import Evaluation, Progress, Trainer, why_torch
+from pacbayes.training import Trainer, why_torch
 
 __all__ = [
     "CHECKPOINT_SECONDS",

@@ -124,8 +124,8 @@ def train(
     set_threads(threads)
     from pacbayes import console, preparation, runs
     from pacbayes.data import DataError
+    from pacbayes.loop import learned_nothing
     from pacbayes.records import DataSource
-    from pacbayes.training import learned_nothing
 
     if Path(dataset).suffix:
         dataset = str(Path(dataset).resolve())

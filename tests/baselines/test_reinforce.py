@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 from pacbayes import dense_network, exact_aggregate
+from pacbayes.baselines.reinforce import draw_weights
 from pacbayes.bodies import Deterministic
 from pacbayes.draws import Draw, estimate
 from pacbayes.layers import GaussianLinear
 from pacbayes.losses import linear
 from pacbayes.network import Network
-from pacbayes.reinforce import draw_weights
 
 X = torch.tensor([[0.5, -1.0], [1.0, 0.3], [-0.2, 0.8]], dtype=torch.float64)
 Y = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)

@@ -1,0 +1,1 @@
+"""What the paper compares itself with: an unregularised network, PBGNet, and plain REINFORCE."""
