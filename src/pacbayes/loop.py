@@ -135,7 +135,7 @@ class Loop(ABC):
         total = 0.0  # of the examples' losses
         for i, index in enumerate(order):
             done = (self.epoch + i / batches) / s.epochs
-            rate = self._learning_rate(done)
+            rate = self.learning_rate(done)
             total += self.step(index, self.epoch * batches + i, rate, done) * len(index)
             if i + 1 < batches:
                 yield Progress(self.epoch + 1, i + 1, batches)
@@ -163,7 +163,8 @@ class Loop(ABC):
         self.history.append(evaluation)
         return evaluation
 
-    def _learning_rate(self, done: float) -> float:
+    def learning_rate(self, done: float) -> float:
+        """Halved where the bound has not improved (paper), or up and down a cosine (fast)."""
         s = self.settings
         if s.protocol == "paper":
             return s.learning_rate * 0.5 ** halvings([e.bound for e in self.history])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -22,6 +22,7 @@ from pacbayes.settings import Settings
 __all__ = ["prepare", "prior_steps"]
 
 _LEARNING = "learning.safetensors"
+_OF_LEARNING = ("prior_epochs", "prior_rate", "prior_augmentation")  # idle with a data-free prior
 
 
 def prior_steps(
@@ -49,7 +50,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
     if (folder / "run.json").exists():
         run = open_run(folder)
         if differing := [
-            *_difference(run.settings, settings),
+            *_difference(run.settings, settings, () if settings.prior_fraction else _OF_LEARNING),
             *_difference(run.record.data, wanted),
         ]:
             raise ValueError(
@@ -126,6 +127,7 @@ def _teacher(
     return teacher
 
 
-def _difference(have: BaseModel, want: BaseModel) -> list[str]:
-    pairs = ((name, getattr(have, name), getattr(want, name)) for name in type(want).model_fields)
+def _difference(have: BaseModel, want: BaseModel, aside: Sequence[str] = ()) -> list[str]:
+    names = [name for name in type(want).model_fields if name not in aside]
+    pairs = ((name, getattr(have, name), getattr(want, name)) for name in names)
     return [f"{name} {a!r} there, {b!r} asked for" for name, a, b in pairs if a != b]

@@ -34,6 +34,10 @@ class MLPFitting(Fitting):
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         return linear(self.output(x, 1), y).mean()
 
+    def learning_rate(self, done: float) -> float:
+        """Constant: there is no bound to halve it by."""
+        return self.settings.learning_rate
+
     def divergence(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64)
 

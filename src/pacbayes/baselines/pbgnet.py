@@ -78,7 +78,7 @@ class PBGNet(nn.Module):
         return F.squeeze(-1)
 
     def kl(self) -> Tensor:
-        r"""½(‖w_L − u_L‖² + Σ_{k<L} (Π_{i>k} d_i)·‖W_k − U_k‖²), d_L = 1, biases as their weights."""
+        r"""½(‖w_L − u_L‖² + Σ_{k<L} (Π_{i>k} d_i)·‖W_k − U_k‖²), d_L = 1, and biases."""
         total = torch.zeros((), dtype=torch.float64)
         copies = 1  # of the layer in the tree: units in the layers above
         for i in reversed(range(len(self.weights))):

@@ -1,0 +1,118 @@
+"""PBGNet as published: its tree, its gradients, its KL and its bound."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from pacbayes import Settings
+from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
+from pacbayes.bounds import catoni_c
+
+
+def network(widths, inputs=3):
+    model = PBGNet(inputs, widths).double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p += 0.3 * torch.randn_like(p)
+    return model
+
+
+X = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.2, -0.3]], dtype=torch.float64)
+
+
+def test_the_exact_forward_is_the_published_sum_written_out():
+    model = network((2, 2))
+    for p in model.parameters():
+        p.requires_grad_(False)
+    for x, found in zip(X, model.exact(X), strict=True):
+        W1, W2, W3 = model.weights
+        b1, b2, b3 = model.biases
+        F1 = [math.erf(float(W1[i] @ x + b1[i]) / (math.sqrt(2) * float(x.norm()))) for i in (0, 1)]
+        F2 = []
+        for i in (0, 1):
+            total = 0.0
+            for s in itertools.product((-1, 1), repeat=2):
+                chance = math.prod(0.5 + 0.5 * f * v for f, v in zip(F1, s, strict=True))
+                z = float(W2[i] @ torch.tensor(s).double() + b2[i])
+                total += chance * math.erf(z / math.sqrt(2 * 2))
+            F2.append(total)
+        out = 0.0
+        for s in itertools.product((-1, 1), repeat=2):
+            chance = math.prod(0.5 + 0.5 * f * v for f, v in zip(F2, s, strict=True))
+            out += chance * math.erf(float(W3[0] @ torch.tensor(s).double() + b3[0]) / 2)
+        assert found.item() == pytest.approx(out, abs=1e-12)
+
+
+def test_one_hidden_layer_is_sampled_and_differentiated_without_bias(z_scores):
+    model = network((4,))
+    parameters = [p for name, p in model.named_parameters() if name != "log_C"]
+    exact = torch.autograd.grad(model.exact(X).sum(), parameters)
+    truth = torch.cat([g.flatten() for g in exact])
+    values, gradients = [], []
+    for _ in range(600):
+        F = model(X, 20)
+        values.append(F.detach())
+        found = torch.autograd.grad(F.sum(), parameters)
+        gradients.append(torch.cat([g.flatten() for g in found]))
+    assert z_scores(torch.stack(values), model.exact(X).detach()).abs().max() < 5
+    assert z_scores(torch.stack(gradients), truth).abs().max() < 5.5  # 21 entries: below 1e-6
+
+
+def test_the_incoming_gradient_is_the_score_of_the_signs():
+    """mean over T of erf(·)·s_i / 2p(s_i), with the very signs that were drawn."""
+    model = network((4,))
+    torch.manual_seed(3)
+    F1 = model._first(X)
+    with torch.no_grad():
+        s = 2 * (torch.rand(5, *F1.shape, dtype=F1.dtype) < 0.5 + 0.5 * F1).double() - 1
+    p = 0.5 + 0.5 * s * F1
+    into = (model._above(1, s) * s / (2 * p)).mean(0)  # (B, d)
+    wanted = torch.autograd.grad((F1 * into.detach()).sum(), model.weights[0])
+    torch.manual_seed(3)
+    found = torch.autograd.grad(model(X, 5).sum(), model.weights[0])
+    assert torch.allclose(found[0], wanted[0], atol=1e-12)
+
+
+def test_the_kl_counts_a_layer_as_often_as_the_tree_has_it():
+    model = PBGNet(3, (4, 5)).double()
+    with torch.no_grad():
+        for W in model.weights:
+            W += 1.0
+        for i, b in enumerate(model.biases):
+            b.fill_(float(i + 1))
+    by_layer = [5 * (4 * 3 + 4 * 1), 1 * (5 * 4 + 5 * 4), 5 + 9]  # copies·(weights + biases)
+    assert model.kl().item() == pytest.approx(0.5 * sum(by_layer))
+
+
+def test_the_bound_is_twice_catonis_at_the_learned_c():
+    x = torch.randn(60, 3)
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    settings = Settings.of("paper", "sign", widths=(4,), samples=5, epochs=3, evaluate_every=1)
+    fitting = PBGFitting(PBGNet(3, (4,)), x, y, settings)
+    for _ in fitting.steps():
+        pass
+    last = fitting.history[-1]
+    assert last.lam != 1.0  # it is learned
+    value = 2 * catoni_c(last.risk, last.kl, 60, 0.05, C=last.lam)
+    assert last.bound == pytest.approx(min(1.0, value))
+    assert fitting.divergence().item() == pytest.approx(last.kl)
+
+
+def test_the_objective_is_the_bound_of_the_batch():
+    x = torch.randn(40, 3)
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    fitting = PBGFitting(
+        PBGNet(3, (4,)), x, y, Settings.of("paper", "sign", widths=(4,), samples=5)
+    )
+    torch.manual_seed(0)
+    found = fitting.objective(x, y).item()
+    torch.manual_seed(0)
+    risk = (0.5 * (1 - y * fitting.output(x, 5))).mean().item()
+    assert found == pytest.approx(catoni_c(risk, 0.0, 40, 0.05, C=1.0), rel=1e-5)
+
+
+def test_large_exact_sums_are_refused():
+    with pytest.raises(ValueError, match="at most 16 units in a layer, got 17"):
+        PBGNet(3, (17,)).exact(torch.randn(1, 3))
