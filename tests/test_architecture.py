@@ -36,7 +36,7 @@ ROOMS = [  # each may import from earlier lines only
     {"priors"},
     {"runs"},
     {"preparation"},
-    {"predictions", "bench"},
+    {"predictions", "bench", "experiments"},
     {"plots", "console"},
     {"cli"},
 ]

@@ -176,9 +176,9 @@ def test_fix_lambda_keeps_lambda_at_n_or_as_given():
 def test_paper_protocol_uses_the_halved_rate():
     t = trainer(protocol="paper")
     t.history = [Evaluation(e, 0.4, 1, b, 60, 1, 0) for e, b in ((1, 0.5), (2, 0.4), (3, 0.45))]
-    assert t._learning_rate(0.5) == 0.05 / 2
+    assert t.learning_rate(0.5) == 0.05 / 2
     t.history = t.history[:2]
-    assert t._learning_rate(0.5) == 0.05
+    assert t.learning_rate(0.5) == 0.05
 
 
 @pytest.mark.parametrize(("protocol", "last"), [("paper", 10), ("fast", 14)])
@@ -238,8 +238,8 @@ def test_the_scheduled_rate_is_the_one_used(engine):
     before = t.network.layer.weight.mean.detach().clone()
     next(t.steps())
     moved = (t.network.layer.weight.mean - before).abs().max().item()
-    assert moved == pytest.approx(t._learning_rate(0.0), rel=1e-2)
-    assert t._learning_rate(0.0) < 0.05 / 10
+    assert moved == pytest.approx(t.learning_rate(0.0), rel=1e-2)
+    assert t.learning_rate(0.0) < 0.05 / 10
 
 
 @pytest.mark.parametrize("engine", ["torch", "auto"])

@@ -11,6 +11,7 @@ import typer
 import pacbayes
 from pacbayes.cli.calculating import bench, bound, compare
 from pacbayes.cli.certificates import certify, verify
+from pacbayes.cli.reproducing import reproduce
 from pacbayes.cli.training import train
 from pacbayes.cli.using import plot, predict
 
@@ -37,7 +38,7 @@ def _options(
     """Train stochastic neural networks on PAC-Bayes objectives and certify them."""
 
 
-for command in (train, certify, verify, predict, bound, compare, plot, bench):
+for command in (train, certify, verify, predict, bound, compare, plot, reproduce, bench):
     app.command()(command)
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C

@@ -1,0 +1,88 @@
+"""The columns of the paper's tables, and what determines one run of a column."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pacbayes import paper
+from pacbayes.settings import Settings
+
+__all__ = ["COLUMNS", "OURS", "PAPER", "Configuration", "chosen", "grid"]
+
+PAPER = tuple(paper.COLUMNS)  # the ten of the main table, in its order
+OURS = ("fast-sign", "fast-sigmoid", "fast-relu")  # this library's own best
+COLUMNS = (*PAPER, *OURS)
+_WIDTH = 100
+_EPOCHS = {"mlp": 100}  # of the others 200
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One run: a column at one point of its grid, with one seed.
+
+    Attributes:
+        repeat: number of the repeat, which is its seed; grid points are repeat 0.
+        attempt: how often the repeat was reset because it had learned nothing.
+    """
+
+    column: str
+    dataset: str
+    epochs: int | None
+    learning_rate: float
+    samples: int
+    depth: int
+    repeat: int = 0
+    attempt: int = 0
+
+    @property
+    def key(self) -> str:
+        """Folder name: the same for the same run, wherever it is made."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.column}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    @property
+    def seed(self) -> int:
+        return self.repeat + 1000 * self.attempt
+
+    def reset(self) -> Configuration:
+        return replace(self, attempt=self.attempt + 1)
+
+    def settings(self) -> Settings:
+        """What the training loop is given."""
+        kind, _, unit = self.column.rpartition("-")
+        own: dict[str, Any] = {"seed": self.seed}
+        if self.epochs is not None:
+            own["epochs"] = self.epochs
+        if kind == "fast":
+            return Settings.of("fast", unit, **own)  # type: ignore[arg-type]
+        own |= {"learning_rate": self.learning_rate, "samples": self.samples}
+        own |= {"widths": (_WIDTH,) * self.depth, "epochs": own.get("epochs", 200)}
+        if self.column == "mlp":
+            own |= {"evaluate_every": 1, "epochs": self.epochs or _EPOCHS["mlp"]}
+            return Settings.of("paper", "relu", **own)
+        if self.column == "pbg":
+            return Settings.of("paper", "sign", **own)
+        if kind == "reinforce":
+            return Settings.of("paper", unit, estimator="reinforce", **own)  # type: ignore[arg-type]
+        return Settings.of("paper", unit, kind, **own)  # type: ignore[arg-type]
+
+
+def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
+    """The hyper-parameters of the paper's second table; our columns have none to choose."""
+    p = paper.COLUMNS.get(column, paper.COLUMNS["fix-lambda-relu"])
+    return Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth)
+
+
+def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuration]:
+    """The paper's search: rates × T, for pbg × depths, for mlp rates alone."""
+    if column in OURS:
+        return
+    samples = (1,) if column == "mlp" else paper.SAMPLES
+    depths = (1, 2, 3) if column == "pbg" else (3,)
+    for rate, T, depth in itertools.product(paper.RATES, samples, depths):
+        yield Configuration(column, dataset, epochs, rate, T, depth)

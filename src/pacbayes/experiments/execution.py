@@ -1,0 +1,154 @@
+"""One configuration, run to its end in its folder: train, resume, evaluate, summarise."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pacbayes.baselines.mlp import MLP, MLPFitting
+from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
+from pacbayes.bounds import small_kl
+from pacbayes.certificate import certify
+from pacbayes.checkpoint import load_tensors, save_json, save_tensors
+from pacbayes.data import load
+from pacbayes.experiments.columns import Configuration
+from pacbayes.experiments.store import Store
+from pacbayes.loop import Evaluation, Loop
+from pacbayes.losses import zero_one
+from pacbayes.network import Network, build_network
+from pacbayes.randomness import seeded
+from pacbayes.records import versions
+from pacbayes.risk import majority_vote, predict_randomised
+from pacbayes.training import Trainer
+
+__all__ = ["Summary", "run"]
+
+_CHECKPOINT_SECONDS = 20.0
+_ATTEMPTS = 5
+_VOTES = 100
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run's best epoch, by bound where it is not vacuous and by training loss otherwise.
+
+    Attributes:
+        learned: False where the run was ended early because it had not learned.
+        train_linear, bound, kl: of the best evaluation; the bound in the paper's way.
+        test_zero_one: of the randomised classifier, new weights for every test example; of mlp and
+            pbg of their sign.
+        vote_zero_one: of the majority vote of a hundred draws.
+        small_kl: the small-kl bound of the same risk and KL, without a Monte-Carlo term.
+        certificate: with one, at δ in total.
+        attempts: starts until the run learned.
+    """
+
+    learned: bool
+    epoch: int
+    train_linear: float
+    bound: float | None
+    kl: float | None
+    test_zero_one: float
+    vote_zero_one: float | None
+    small_kl: float | None
+    certificate: float | None
+    seconds: float
+    attempts: int
+    versions: dict[str, str]
+
+
+def run(configuration: Configuration, store: Store) -> str:
+    """Make a run unless it is made; returns its state. Waits for others who are at it.
+
+    On one thread, since torch's sums depend on how many there are: the same bits everywhere.
+    """
+    torch.set_num_threads(1)
+    while store.summary(configuration) is None:
+        with store.lease(configuration) as ours:
+            if not ours:
+                time.sleep(min(1.0, store.patience / 10))
+                continue
+            if store.summary(configuration) is not None:  # another finished in between
+                break
+            try:
+                summary = _summarised(configuration, store.place(configuration))
+            except (ValueError, ArithmeticError, RuntimeError, OSError, MemoryError) as error:
+                store.fail(configuration, f"{type(error).__name__}: {error}")
+                return "failed"
+            store.finish(configuration, asdict(summary))
+    return "done"
+
+
+def _summarised(configuration: Configuration, place: Path) -> Summary:
+    data = load(configuration.dataset)
+    (x, y), test = data.tensors("train"), data.tensors("test")
+    current, attempts = configuration, _ATTEMPTS if configuration.repeat else 1
+    loop = _trained(current, place, x, y)
+    while loop.hopeless and current.attempt + 1 < attempts:  # the grid keeps its failures
+        current = current.reset()
+        loop = _trained(current, place, x, y)
+    loop.model.load_state_dict(loop.model.state_dict() | loop.best)
+    best = min(loop.history, key=lambda e: (e.bound, e.risk))
+    save_json(place / "history.json", [asdict(e) for e in loop.history])
+    return _summary(loop, best, test, current)
+
+
+def _loop(configuration: Configuration, x: Tensor, y: Tensor) -> Loop:
+    settings, inputs = configuration.settings(), x.shape[1]
+    with seeded(settings.seed, "prior"):
+        if configuration.column == "mlp":
+            return MLPFitting(MLP(inputs, settings.widths), x, y, settings)
+        if configuration.column == "pbg":
+            return PBGFitting(PBGNet(inputs, settings.widths), x, y, settings)
+    return Trainer(build_network(settings, inputs), x, y, settings)
+
+
+def _trained(configuration: Configuration, place: Path, x: Tensor, y: Tensor) -> Loop:
+    """From the last checkpoint to the end."""
+    loop, saved = _loop(configuration, x, y), time.monotonic()
+    path = place / f"checkpoint-{configuration.attempt}.safetensors"
+    if path.exists():
+        loop.restore(*load_tensors(path))
+    for progress in loop.steps():
+        over = progress.batch == progress.batches
+        if over and (loop.finished or time.monotonic() - saved > _CHECKPOINT_SECONDS):
+            save_tensors(path, *loop.state())
+            saved = time.monotonic()
+    return loop
+
+
+def _summary(
+    loop: Loop, best: Evaluation, test: tuple[Tensor, Tensor], configuration: Configuration
+) -> Summary:
+    x, y = test
+    vote: float | None = None
+    certificate: float | None = None
+    with seeded(loop.settings.seed, "prediction"):
+        if isinstance(loop, Trainer):
+            network: Network = loop.network.eval()
+            error = zero_one(predict_randomised(network, x), y).double().mean().item()
+            vote = zero_one(majority_vote(network, x, _VOTES), y).double().mean().item()
+            certificate = certify(network, loop.x, loop.y, samples=10).bound
+        else:
+            F = loop.outputs(x, _VOTES)  # type: ignore[attr-defined]
+            error = zero_one(F, y).double().mean().item()
+    bounded = configuration.column != "mlp"
+    ours = isinstance(loop, Trainer)
+    return Summary(
+        learned=not loop.hopeless,
+        epoch=best.epoch,
+        train_linear=best.risk,
+        bound=best.bound if bounded else None,
+        kl=best.kl if bounded else None,
+        test_zero_one=error,
+        vote_zero_one=vote,
+        small_kl=small_kl(best.risk, best.kl, loop.n, loop.settings.delta) if ours else None,
+        certificate=certificate,
+        seconds=loop.seconds,
+        attempts=configuration.attempt + 1,
+        versions=versions(),
+    )

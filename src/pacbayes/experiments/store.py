@@ -1,0 +1,117 @@
+"""A folder of runs that may be filled by many processes and machines at once.
+
+runs/<key>/configuration.json  what the run is
+runs/<key>/lease               who is at it, touched every few seconds
+runs/<key>/checkpoint…         where it stands
+runs/<key>/summary.json        its results: the run is done
+runs/<key>/error.txt           why it failed, if it did
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pacbayes.checkpoint import load_json, save_json, write_atomically
+from pacbayes.experiments.columns import Configuration
+
+__all__ = ["State", "Store"]
+
+State = Literal["done", "running", "failed", "waiting"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Runs by configuration; every method is safe against others working on the same folder.
+
+    Attributes:
+        patience: seconds after which a lease that nobody touched is anybody's.
+    """
+
+    folder: Path
+    patience: float = 60.0
+
+    def place(self, configuration: Configuration) -> Path:
+        return self.folder / "runs" / configuration.key
+
+    def summary(self, configuration: Configuration) -> dict[str, Any] | None:
+        """A finished run's results."""
+        path = self.place(configuration) / "summary.json"
+        return load_json(path) if path.exists() else None
+
+    def state(self, configuration: Configuration) -> State:
+        place = self.place(configuration)
+        if (place / "summary.json").exists():
+            return "done"
+        if self._alive(place / "lease"):
+            return "running"
+        return "failed" if (place / "error.txt").exists() else "waiting"
+
+    def failure(self, configuration: Configuration) -> str | None:
+        path = self.place(configuration) / "error.txt"
+        return path.read_text().strip() if path.exists() else None
+
+    def finish(self, configuration: Configuration, summary: dict[str, Any]) -> None:
+        save_json(self.place(configuration) / "summary.json", summary)
+        (self.place(configuration) / "error.txt").unlink(missing_ok=True)
+
+    def fail(self, configuration: Configuration, reason: str) -> None:
+        write_atomically(self.place(configuration) / "error.txt", f"{reason}\n".encode())
+
+    @contextmanager
+    def lease(self, configuration: Configuration) -> Iterator[bool]:
+        """Whether the run is ours to make; while it is, others are told so."""
+        place = self.place(configuration)
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / "lease"
+        if not self._take(path):
+            yield False
+            return
+        if not (place / "configuration.json").exists():
+            save_json(place / "configuration.json", asdict(configuration))
+        done = threading.Event()
+        beat = threading.Thread(target=self._beat, args=(path, done), daemon=True)
+        beat.start()
+        try:
+            yield True
+        finally:
+            done.set()
+            beat.join()
+            path.unlink(missing_ok=True)
+
+    def _take(self, path: Path) -> bool:
+        """Create the lease; a stale one is first moved away, which only one of many can do."""
+        if path.exists() and not self._alive(path):
+            aside = path.with_name(f"lease.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}")
+            try:
+                path.rename(aside)
+                aside.unlink()
+            except OSError:
+                return False
+        try:
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{socket.gethostname()} {os.getpid()}\n")
+        return True
+
+    def _alive(self, path: Path) -> bool:
+        try:
+            return time.time() - path.stat().st_mtime < self.patience
+        except OSError:
+            return False
+
+    def _beat(self, path: Path, done: threading.Event) -> None:
+        while not done.wait(self.patience / 6):
+            try:
+                os.utime(path)
+            except OSError:  # the folder is gone; the run will notice
+                return

@@ -1,0 +1,54 @@
+"""Which runs a table needs: the grid first, then the repeats of its winners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pacbayes.experiments.columns import OURS, Configuration, chosen, grid
+from pacbayes.experiments.store import Store
+
+__all__ = ["Grid", "Sweep"]
+
+Grid = Literal["chosen", "paper"]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What was asked for: columns, how their hyper-parameters are found, how many repeats."""
+
+    columns: Sequence[str]
+    dataset: str = "binary-mnist"
+    epochs: int | None = None
+    repeats: int = 10
+    search: Grid = "chosen"
+
+    def searched(self) -> list[Configuration]:
+        """Every point of the grid, none where the paper's choice is taken."""
+        if self.search == "chosen":
+            return []
+        return [c for column in self.columns for c in grid(column, self.dataset, self.epochs)]
+
+    def winner(self, column: str, store: Store) -> Configuration | None:
+        """The best point of a column's grid; None while a point is missing that did not fail.
+
+        By bound where one is not vacuous, else by training loss, among the runs that learned.
+        """
+        if self.search == "chosen" or column in OURS:
+            return chosen(column, self.dataset, self.epochs)
+        points = list(grid(column, self.dataset, self.epochs))
+        if any(store.state(c) in ("waiting", "running") for c in points):
+            return None
+        found = [(c, s) for c in points if (s := store.summary(c)) is not None]
+        found = [(c, s) for c, s in found if s["learned"]] or found
+        if not found:
+            return None
+        bounds = [s["bound"] for _, s in found if s["bound"] is not None]
+        by = "bound" if bounds and min(bounds) < 1 else "train_linear"
+        return min(found, key=lambda pair: pair[1][by])[0]
+
+    def repeated(self, store: Store) -> list[Configuration]:
+        """The repeats of the winners that are known by now; repeats count from 1."""
+        winners = [self.winner(column, store) for column in self.columns]
+        return [replace(w, repeat=r + 1) for r in range(self.repeats) for w in winners if w]

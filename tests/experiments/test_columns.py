@@ -1,0 +1,53 @@
+"""Ten columns, their grids, and keys that name runs."""
+
+import pytest
+
+from pacbayes import paper
+from pacbayes.experiments.columns import COLUMNS, OURS, PAPER, chosen, grid
+
+
+def test_the_papers_search_has_135_runs():
+    counts = {column: len(list(grid(column, "binary-mnist", None))) for column in COLUMNS}
+    assert sum(counts.values()) == 135
+    assert counts["mlp"] == 3
+    assert counts["pbg"] == 36
+    assert {counts[c] for c in PAPER[2:]} == {12}
+    assert {counts[c] for c in OURS} == {0}
+
+
+def test_every_run_has_a_key_of_its_own_that_stays():
+    keys = [c.key for column in PAPER for c in grid(column, "binary-mnist", None)]
+    assert len(set(keys)) == 135
+    first = chosen("fix-lambda-relu", "binary-mnist", None)
+    assert first.key == "fix-lambda-relu-" + first.key[-16:]
+    assert first.key != first.reset().key
+    assert chosen("pbg", "binary-mnist", None).key == "pbg-69ccc164fe851b44"  # on every machine
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_settings_are_the_columns(column):
+    configuration = chosen(column, "binary-mnist", None)
+    s = configuration.settings()
+    if column in OURS:
+        assert (s.protocol, s.learned_scale) == ("fast", True)
+        return
+    p = paper.COLUMNS[column]
+    assert s.protocol == "paper"
+    assert s.learning_rate == p.learning_rate
+    assert s.samples == p.samples
+    assert s.widths == (100,) * p.depth
+    assert s.epochs == (100 if column == "mlp" else 200)
+    assert s.batch_size == 256
+    assert s.evaluate_every == (1 if column == "mlp" else 5)
+    assert (s.estimator == "reinforce") == column.startswith("reinforce")
+    assert s.objective == ("optim-lambda" if column.startswith("optim") else "fix-lambda")
+    if "-" in column:
+        assert column.endswith(s.activation)
+
+
+def test_repeats_differ_in_their_seed_and_resets_too():
+    from dataclasses import replace
+
+    seeds = [replace(chosen("mlp", "digits", 3), repeat=r).settings().seed for r in range(3)]
+    assert seeds == [0, 1, 2]
+    assert replace(chosen("mlp", "digits", 3), repeat=2).reset().settings().seed == 1002

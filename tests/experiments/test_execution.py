@@ -1,0 +1,80 @@
+"""A run in its folder: made once, resumed with the same bits, honest when it fails."""
+
+from dataclasses import replace
+
+import pytest
+
+from pacbayes.experiments import execution
+from pacbayes.experiments.columns import COLUMNS, chosen
+from pacbayes.experiments.execution import run
+from pacbayes.experiments.store import Store
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_column_runs(column, tmp_path):
+    store, configuration = Store(tmp_path), replace(chosen(column, "digits", 2), repeat=1)
+    configuration = replace(configuration, samples=min(configuration.samples, 5))
+    assert run(configuration, store) == "done"
+    summary = store.summary(configuration)
+    assert 0 <= summary["train_linear"] <= 0.6
+    assert 0 <= summary["test_zero_one"] <= 0.7
+    assert (summary["bound"] is None) == (column == "mlp")
+    ours = column not in ("mlp", "pbg")
+    assert (summary["certificate"] is not None) == ours
+    assert (summary["vote_zero_one"] is not None) == ours
+    assert summary["epoch"] in (1, 2)
+
+
+def test_a_killed_run_resumes_with_the_same_bits(tmp_path, monkeypatch):
+    configuration = replace(chosen("fix-lambda-relu", "digits", 6), samples=2, repeat=1)
+    whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
+    run(configuration, whole)
+    monkeypatch.setattr(execution, "_CHECKPOINT_SECONDS", 0.0)
+    original, saved = execution.save_tensors, []
+
+    def dying(path, *rest):
+        original(path, *rest)
+        saved.append(path)
+        if len(saved) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(execution, "save_tensors", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run(configuration, parts)
+    assert parts.state(configuration) == "waiting"
+    monkeypatch.setattr(execution, "save_tensors", original)
+    run(configuration, parts)
+    first, second = (s.summary(configuration) for s in (whole, parts))
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_a_run_that_is_made_is_not_made_again(tmp_path, monkeypatch):
+    configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
+    run(configuration, store)
+    monkeypatch.setattr(execution, "_summarised", lambda *a: pytest.fail("made again"))
+    assert run(configuration, store) == "done"
+
+
+def test_a_run_that_fails_says_why_and_may_be_tried_again(tmp_path, monkeypatch):
+    configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
+    original = execution.load
+
+    def broken(name):
+        raise ValueError("the disk is full of fish")
+
+    monkeypatch.setattr(execution, "load", broken)
+    assert run(configuration, store) == "failed"
+    assert store.failure(configuration) == "ValueError: the disk is full of fish"
+    monkeypatch.setattr(execution, "load", original)
+    assert run(configuration, store) == "done"
+    assert store.state(configuration) == "done"
+
+
+@pytest.mark.parametrize("repeat", [0, 1])
+def test_a_repeat_that_learns_nothing_is_reset_and_a_grid_point_is_not(repeat, tmp_path):
+    configuration = replace(chosen("mlp", "digits", 10), learning_rate=1e-9, repeat=repeat)
+    store = Store(tmp_path)
+    run(configuration, store)
+    summary = store.summary(configuration)
+    assert not summary["learned"]
+    assert summary["attempts"] == (1 if repeat == 0 else 5)

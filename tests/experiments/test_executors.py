@@ -1,0 +1,102 @@
+"""The same results whoever makes the runs, and whoever is killed meanwhile."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from pacbayes.experiments.columns import chosen
+from pacbayes.experiments.executors import dask_runs, local_runs, slurm_script
+from pacbayes.experiments.store import Store
+
+WORK = [
+    replace(chosen(column, "digits", 4), samples=3, repeat=r)
+    for column in ("mlp", "fix-lambda-relu", "fix-lambda-sign")
+    for r in (1, 2)
+]
+
+
+def results(store, work=WORK):
+    found = [store.summary(c) for c in work]
+    timing = {"seconds": 0, "versions": 0}
+    return [None if s is None else {**s, **timing} for s in found]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("local"))
+    states = dict(local_runs(WORK, store, workers=2))
+    assert states == dict.fromkeys(WORK, "done")
+    return results(store)
+
+
+def test_local_runs_are_those_of_one_process(expected, tmp_path):
+    store = Store(tmp_path)
+    assert dict(local_runs(WORK[:2], store, workers=1)) == dict.fromkeys(WORK[:2], "done")
+    assert results(store, WORK[:2]) == expected[:2]
+
+
+COMMAND = "from pacbayes.cli import main; main()"
+SWEEP = [
+    "--dataset",
+    "digits",
+    "--epochs",
+    "4",
+    "--repeats",
+    "2",
+    "--columns",
+    "mlp,fix-lambda-relu",
+]
+
+
+def test_killed_again_and_again_it_prints_the_same_table(tmp_path):
+    def reproduce(folder, after=None):
+        arguments = ["reproduce", "table1", *SWEEP, "--out", str(tmp_path / folder)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        if after is not None:
+            time.sleep(after)
+            os.killpg(process.pid, signal.SIGKILL)
+        out, _ = process.communicate()
+        for lease in (tmp_path / folder).glob("runs/*/lease"):  # as if a minute had passed
+            os.utime(lease, (0, 0))
+        return out
+
+    whole = reproduce("whole")
+    for after in (2.0, 3.0, 4.0):
+        reproduce("killed", after)
+    assert reproduce("killed") == whole
+    assert "fix-lambda-relu" in whole
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_worker_killed_in_mid_run_changes_nothing(expected, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    store = Store(tmp_path, patience=2.0)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        made = dask_runs(WORK, store, cluster.scheduler_address)
+        first, state = next(made)
+        assert state == "done"
+        busy = next(w for w in cluster.workers.values() if w.process)
+        os.kill(busy.process.pid, signal.SIGKILL)
+        rest = dict(made)
+    assert {first, *rest} == set(WORK)
+    assert results(store) == expected
+
+
+def test_the_slurm_script_is_one_command_for_every_task(tmp_path):
+    text = slurm_script(7, ["pacbayes", "reproduce", "table1", "--out", "a b"], tmp_path)
+    assert "#SBATCH --array=1-7\n" in text
+    assert text.rstrip().endswith("pacbayes reproduce table1 --out 'a b' --workers 1")
+    assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0

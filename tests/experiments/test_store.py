@@ -1,0 +1,84 @@
+"""A store that many may fill at once."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from pacbayes.experiments.columns import chosen
+from pacbayes.experiments.store import Store
+
+RUN = chosen("mlp", "digits", 3)
+
+
+def test_one_at_a_time_holds_a_lease(tmp_path):
+    store = Store(tmp_path)
+    with store.lease(RUN) as first:
+        assert first
+        assert store.state(RUN) == "running"
+        with store.lease(RUN) as second:
+            assert not second
+    assert store.state(RUN) == "waiting"
+    with store.lease(RUN) as third:
+        assert third
+
+
+def test_of_many_who_ask_at_once_one_gets_it(tmp_path):
+    """Also where a stale lease is in the way."""
+    for stale in (False, True):
+        store, got, go = Store(tmp_path / str(stale)), [], threading.Barrier(8)
+        if stale:
+            store.place(RUN).mkdir(parents=True)
+            (store.place(RUN) / "lease").touch()
+            os.utime(store.place(RUN) / "lease", (0, 0))
+
+        def ask(store=store, got=got, go=go):
+            go.wait()
+            with store.lease(RUN) as ours:
+                got.append(ours)
+                time.sleep(0.2)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(got) <= 1
+        assert stale or sum(got) == 1  # two who move a stale one may both have to ask again
+
+
+def test_a_lease_that_nobody_touches_is_anybodys_and_one_that_is_touched_is_not(tmp_path):
+    store = Store(tmp_path, patience=0.6)
+    with store.lease(RUN) as ours:
+        assert ours
+        time.sleep(1.2)  # it beats meanwhile
+        with store.lease(RUN) as other:
+            assert not other
+    path = store.place(RUN) / "lease"
+    path.touch()
+    assert store.state(RUN) == "running"
+    time.sleep(0.7)
+    assert store.state(RUN) == "waiting"
+    with store.lease(RUN) as ours:
+        assert ours
+
+
+def test_states_and_what_failed(tmp_path):
+    store = Store(tmp_path)
+    with store.lease(RUN):
+        store.fail(RUN, "no data")
+    assert store.state(RUN) == "failed"
+    assert store.failure(RUN) == "no data"
+    with store.lease(RUN):
+        store.finish(RUN, {"bound": 0.5})
+    assert store.state(RUN) == "done"
+    assert store.failure(RUN) is None
+    assert store.summary(RUN) == {"bound": 0.5}
+
+
+def test_a_lease_ends_with_its_run_even_if_that_fails(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(KeyError), store.lease(RUN):
+        raise KeyError
+    assert not (store.place(RUN) / "lease").exists()
