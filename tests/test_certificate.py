@@ -412,3 +412,59 @@ def test_votes_are_certified_by_their_own_theorems(network, data):
         assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
     with pytest.raises(ValueError, match="needs draws of its own"):
         certify(network, *data, bound="tandem", monte_carlo="stratified-bernstein", samples=20)
+
+
+def test_a_product_of_two_integrals_errs_twice_as_much():
+    network = dense_network(3, (), classes=12)
+    x, y = torch.randn(50, 3), torch.randint(12, (50,))
+    c = certify(network, x, y, bound="tandem")
+    assert c.risk_upper >= c.risk + 2 * c.quadrature_error + 1.8e-9
+
+
+@pytest.mark.parametrize("values", [2, 3])
+def test_features_of_two_values_may_balance_by_themselves(values):
+    x = torch.randn(96, 3).sign() if values == 2 else torch.randn(96, 3)
+    x = torch.cat([x, -x])
+    y = torch.where(torch.rand(192) < 0.5, 1.0, -1.0)
+    network = dense_network(3, ())
+    if values == 2:
+        certify(network, x, y, repeats=True)
+    else:
+        with pytest.raises(ValueError, match="mean zero"):
+            certify(network, x, y)
+
+
+def test_few_repeats_are_no_offence_and_more_are():
+    x, y = torch.randn(500, 3), torch.ones(500)
+    network = dense_network(3, ())
+    x[1:6] = x[0]
+    certify(network, x, y)
+    x[6] = x[0]
+    with pytest.raises(ValueError, match="6 of 500 examples occur again"):
+        certify(network, x, y)
+
+
+def test_a_body_that_looks_at_its_batch_is_not_deterministic():
+    body = Deterministic(nn.BatchNorm1d(3, affine=False, track_running_stats=False))
+    with pytest.raises(ValueError, match="two calls differ"):
+        certify(Network(body, GaussianLinear(3, 1)).eval(), torch.randn(60, 3), torch.ones(60))
+
+
+def test_a_saved_state_may_be_loaded_before_the_first_look(data):
+    def build():
+        return Network(nn.BatchNorm1d(3, affine=False), GaussianLinear(3, 1))
+
+    other = build()
+    other.body.module.running_mean += 1.0  # fixed before any look
+    network = build()
+    network.load_state_dict(other.state_dict())
+    certify(network, *data, samples=2)
+
+
+def test_ones_own_training_is_a_first_look():
+    x = torch.randn(100, 3) + 2
+    y = torch.where(x[:, 0] > 2, 1.0, -1.0)
+    network = Network(nn.BatchNorm1d(3, affine=False), GaussianLinear(3, 1)).train()
+    network(x, 1)  # its statistics see the bound set
+    with pytest.raises(ValueError, match="outside the posterior have changed"):
+        certify(network, x, y, samples=2)

@@ -112,3 +112,48 @@ def test_bodies_that_cannot_be_kept_are_refused():
         certify_drawn(Network(conv, GaussianLinear(2, 1)), x, y)
     fixed = Network(Deterministic(nn.Linear(4, 2).requires_grad_(False)), GaussianLinear(2, 1))
     assert certify_drawn(fixed.double(), x.double(), y)[0].n == 20
+
+
+class Stuck(nn.Module):
+    def train(self, mode=True):
+        return super().train(True)
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("network", "change", "message"),
+    [
+        (lambda: moved(widths=()), lambda x: x.repeat(2, 1)[:20], "occur again"),
+        (lambda: moved(widths=()), lambda x: x - x.mean(0), "mean zero"),
+        (
+            lambda: Network(Deterministic(nn.Linear(3, 2)), GaussianLinear(2, 1)),
+            lambda x: x,
+            "outside the posterior",
+        ),
+        (
+            lambda: Network(Deterministic(Stuck()), GaussianLinear(3, 1)),
+            lambda x: x,
+            "stays in training mode",
+        ),
+    ],
+)
+def test_what_certify_refuses_is_refused_here_too(network, change, message):
+    x = change(torch.randn(20, 3) if message != "occur again" else torch.randn(10, 3))
+    with pytest.raises(ValueError, match=message):
+        certify_drawn(network(), x, torch.ones(20))
+
+
+def test_a_prior_that_moved_after_the_first_look_is_refused():
+    network, x, y = moved(widths=()), torch.randn(20, 3), torch.ones(20)
+    certify_drawn(network, x, y)
+    with torch.no_grad():
+        network.layer.weight.prior_mean.copy_(network.layer.weight.mean)
+    with pytest.raises(ValueError, match="younger than the first look"):
+        certify_drawn(network, x, y)
+
+
+def test_no_network_is_none():
+    with pytest.raises(ValueError, match="networks must be at least 1, got 0"):
+        certify_drawn(moved(), torch.randn(20, 3), torch.ones(20), networks=0)

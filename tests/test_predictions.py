@@ -1,5 +1,6 @@
 """Which predictor predicted, in the labels of the data."""
 
+import numpy as np
 import pytest
 
 from pacbayes import Settings, predictions, runs
@@ -88,3 +89,26 @@ def test_a_vote_has_the_samples_asked_for(tmp_path, source, monkeypatch):
     )
     predict(run, source.test, "vote", samples=7, seed=0, label=None)
     assert asked == [7]
+
+
+def test_a_kept_network_predicts_the_class_of_its_largest_score(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    x = (3 * np.eye(3)[y] + 0.3 * rng.normal(size=(300, 3))).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    source = DataSource(str(tmp_path / "data.npz"))
+    settings = Settings.of("fast", "relu", widths=(), epochs=3, prior_fraction=0.5)
+    run = prepare(tmp_path / "run", settings, source, source.load())
+    for _ in runs.train_run(run, source.load()):
+        pass
+    with pytest.raises(ValueError, match="no network is kept"):
+        predict(run, source.name, "drawn", samples=1, seed=0, label=None)
+    asked = {"delta": 0.05, "bound": "disintegrated", "samples": None, "seed": None}
+    runs.certify_run(run, run.load_network(), source.load(), **asked)
+    for method in ("randomised", "vote", "drawn"):
+        found = predict(run, source.name, method, samples=20, seed=0, label=None)
+        assert found.error < 0.1, method
+    path = run.folder / "drawn.safetensors"
+    path.write_bytes(path.read_bytes()[:-8] + bytes(8))
+    with pytest.raises(ValueError, match="is not the network that certificate-drawn"):
+        predict(run, source.name, "drawn", samples=1, seed=0, label=None)

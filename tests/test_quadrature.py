@@ -99,3 +99,16 @@ def test_more_classes_take_a_finer_grid():
 def test_deviations_beyond_integration_are_refused():
     with pytest.raises(ValueError, match="differ too much"):
         win_probabilities(torch.zeros(1, 3), torch.tensor([[1.0, 1.0, 1e6]]))
+
+
+@pytest.mark.parametrize(("k", "H"), [(3, 0.9), (10, 0.4), (10, 0.6), (100, 0.2)])
+def test_the_proved_error_is_its_formula(k, H):
+    with mp.workdps(30):
+        values = []
+        for i in range(1, 40):
+            a = mp.mpf(i) / 10
+            E = mp.quad(lambda t: mp.exp(t * t / 2), [0, a])
+            M = mp.ncdf(1 / E) + mp.npdf(1 / E) * E
+            values.append(2 * mp.exp(a * a / 2) * M ** (k - 1) / mp.expm1(2 * mp.pi * a / H))
+        truth = min(values) + mp.mpf("2.2") * mp.ncdf(-quadrature.REACH)
+    assert float(truth) <= error(k, H) <= float(truth) * (1 + 1e-6)

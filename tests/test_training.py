@@ -115,7 +115,7 @@ def test_train_leaves_the_network_at_its_best_epoch():
 def test_reinforce_steps_use_the_score_of_the_loss(per_example):
     t = trainer(estimator="reinforce-per-example" if per_example else "reinforce")
     torch.manual_seed(1)
-    (found,) = torch.autograd.grad(t._losses(t.x, t.y).mean(), t.network.layer.weight.mean)
+    (found,) = torch.autograd.grad(t._losses(t.x, t.y)[0].mean(), t.network.layer.weight.mean)
     torch.manual_seed(1)
     draw = draw_weights(t.network, t.x, 3, per_example=per_example)
     loss = 0.5 * (1 - t.y * draw.value)
@@ -365,9 +365,10 @@ def test_a_step_on_the_log_loss_descends_it():
     p = t.network.layer.weight.mean
     start, index = p.detach().clone(), torch.arange(16)
     torch.manual_seed(1)
-    losses = t._losses(t.x[index], t.y[index])
+    losses, right = t._losses(t.x[index], t.y[index])
+    assert torch.allclose(right, 1 - losses)
     (wanted,) = torch.autograd.grad(-torch.log(1 - losses).mean(), p)
-    (linear,) = torch.autograd.grad(t._losses(t.x[index], t.y[index]).mean(), p)
+    (linear,) = torch.autograd.grad(t._losses(t.x[index], t.y[index])[0].mean(), p)
     torch.manual_seed(1)
     t.weight_step(index, 0, 1e-3, 0.0)
     assert torch.allclose(start - p.detach(), 1e-3 * wanted.sign(), atol=1e-6)

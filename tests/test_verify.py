@@ -1,5 +1,6 @@
 """A stranger's check: what is true holds, and whatever is tampered with is noticed."""
 
+import hashlib
 import json
 import math
 import shutil
@@ -369,6 +370,8 @@ def test_a_kept_network_is_verified_whole(activation, classes, tmp_path):
         ({"bound": c.bound - 1e-6}, "bound (disintegrated)"),
         ({"parameters": {"networks": 4.0}}, "bound (disintegrated)"),
         ({"predictor": RANDOMISED}, "predictor covered"),
+        ({"risk_upper": 1.0}, "its errors"),
+        ({"ledger": {"pac-bayes, disintegrated": 0.05}}, "bound (disintegrated)"),
     ):
         path.write_text(json.dumps(record | changes))
         assert name in drawn_failures(run.folder), name
@@ -395,3 +398,61 @@ def test_a_votes_certificate_is_verified_and_is_tight(bound, tmp_path):
     ):
         path.write_text(json.dumps(record | changes))
         assert name in [f.name for f in verify(path) if not f.holds], name
+
+
+def forge_drawn(folder, change):
+    """Other weights, their hash made to fit."""
+    path, claim = folder / "drawn.safetensors", folder / "certificate-drawn.json"
+    drawn = load_file(path)
+    change(drawn)
+    save_file(drawn, path)
+    record = json.loads(claim.read_text())
+    record["provenance"]["drawn_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    claim.write_text(json.dumps(record | {"kl": 1e9, "bound": 1.0, "risk": 1.0, "risk_upper": 1.0}))
+
+
+def test_weights_that_are_no_draw_from_the_posterior_are_noticed(tmp_path):
+    run, data = make_run(tmp_path, widths=(40, 30))
+    certify(run, data, bound="disintegrated")
+    forge_drawn(run.folder, lambda drawn: None)
+    assert drawn_failures(run.folder) == []
+    mean = load_file(run.folder / "posterior.safetensors")["body.layers.1.weight.mean"]
+
+    def outwards(drawn):
+        w = drawn["body.layers.1.weight"]
+        drawn["body.layers.1.weight"] = mean + 1.4 * (w - mean)
+
+    forge_drawn(run.folder, outwards)
+    assert drawn_failures(run.folder) == ["weights look like a draw from Q"]
+
+
+def test_weights_that_are_not_numbers_are_noticed(tmp_path):
+    run, data = make_run(tmp_path)
+    certify(run, data, bound="disintegrated")
+
+    def spoil(drawn):
+        drawn["layer.bias"] = drawn["layer.bias"] * np.nan
+
+    forge_drawn(run.folder, spoil)
+    assert "hash of the drawn network" in drawn_failures(run.folder)
+
+
+def test_a_tandem_risk_too_small_is_noticed_by_sampling(tmp_path):
+    run, data = make_run(tmp_path)
+    certify(run, data, bound="tandem", samples=20)
+    path = run.folder / "certificate-vote.json"
+    record = json.loads(path.read_text())
+    assert record["risk"] > 0.1
+    path.write_text(json.dumps(record | {"risk": 0.0, "risk_upper": 0.01}))
+    assert "risk sampled anew" in [f.name for f in verify(path, full=True) if not f.holds]
+
+
+def test_a_tandem_certificate_pays_for_two_integrals(tmp_path):
+    """Of twelve classes without hidden layers: exact, so that nothing else hides the second."""
+    run, data = make_run(tmp_path, classes=12, widths=())
+    c = certify(run, data, bound="tandem")
+    path = run.folder / "certificate-vote.json"
+    assert all(f.holds for f in verify(path))
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"risk_upper": c.risk + 1.5 * c.quadrature_error}))
+    assert "exact risk" in [f.name for f in verify(path) if not f.holds]

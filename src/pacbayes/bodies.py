@@ -56,8 +56,10 @@ class Deterministic(nn.Module):
 
     def draw(self, x: Tensor, T: int) -> Draw:
         a = self.module(x)
-        if not torch.is_grad_enabled() and not torch.equal(a, self.module(x)):
-            raise ValueError("the body is not deterministic: two calls differ; use Sampled")
+        if not torch.is_grad_enabled():
+            part = self.module(x[: (len(x) + 1) // 2])  # again, and in other company
+            if not torch.allclose(a[: len(part)], part, rtol=1e-5, atol=1e-8):
+                raise ValueError("the body is not deterministic: two calls differ; use Sampled")
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))
 
 

@@ -18,7 +18,7 @@ from pacbayes.ledger import Ledger
 from pacbayes.network import Network
 from pacbayes.risk import EmpiricalRisk, empirical_risk, exact_risk
 
-__all__ = ["Certificate", "certify", "contributions"]
+__all__ = ["Certificate", "certify", "checked_copy", "contributions"]
 
 _SINGLE: dict[str, Callable[[float, float, int, float], float]] = {
     "small-kl": bounds.small_kl,
@@ -135,12 +135,7 @@ def certify(
     """
     _check_choice("bound", bound, get_args(BoundName))
     _check_choice("monte_carlo", monte_carlo, get_args(MonteCarlo))
-    check_bound_set(x, y, network.classes, repeats=repeats)
-    network.refuse_changed_state()
-    network.look()
-    exact = copy.deepcopy(network).double().eval()
-    if any(module.training for module in exact.modules()):
-        raise ValueError("a module stays in training mode, in which it does not draw from Q")
+    exact = checked_copy(network, x, y, repeats=repeats)
     parts = kl_by_part(exact)
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
     sampled = samples is not None and network.freshness != "exact"
@@ -195,20 +190,36 @@ def certify(
     )
 
 
+def checked_copy(network: Network, x: Tensor, y: Tensor, *, repeats: bool) -> Network:
+    """The network in float64 and evaluation mode, after every refusal there is."""
+    check_bound_set(x, y, network.classes, repeats=repeats)
+    network.look()
+    exact = copy.deepcopy(network).double().eval()
+    if any(module.training for module in exact.modules()):
+        raise ValueError("a module stays in training mode, in which it does not draw from Q")
+    kl_by_part(exact)  # refuses parameters that Q does not cover
+    return exact
+
+
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _ledger(delta: float, theorems: tuple[str, ...], priors: int, *, sampled: bool) -> Ledger:
-    """Half of δ for the sampled risk, the rest in equal parts for each theorem with each prior."""
+    """Half of δ for the sampled risk and half for the theorem, or theorems; all with each prior."""
     if priors < 1:
         raise ValueError(f"priors must be at least 1, got {priors}")
     halves = Ledger.equal(delta, *(["pac-bayes", "monte-carlo"] if sampled else ["pac-bayes"]))
-    rest = {name: part for name, part in halves.parts.items() if name != "pac-bayes"}
-    names = [_part(t, theorems) for t in theorems]
-    others = [f"other prior {i}, {name}" for i in range(1, priors) for name in names]
-    return Ledger(delta, {**Ledger.equal(halves["pac-bayes"], *names, *others).parts, **rest})
+    parts: dict[str, float] = {}
+    for half, names in (
+        ("pac-bayes", [_part(t, theorems) for t in theorems]),
+        ("monte-carlo", ["monte-carlo"]),
+    ):
+        if half in halves.parts:
+            others = [f"other prior {i}, {name}" for i in range(1, priors) for name in names]
+            parts |= Ledger.equal(halves[half], *names, *others).parts
+    return Ledger(delta, parts)
 
 
 def _part(theorem: str, theorems: tuple[str, ...]) -> str:

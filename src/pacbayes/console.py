@@ -133,10 +133,10 @@ def _steps(c: Certificate) -> Table:
     detail = "" if c.draws is None else f"{c.draws:.0f} draws, {c.monte_carlo}"
     spent = "" if c.draws is None else f", δ = {c.ledger['monte-carlo']:g}"
     table.add_row("Monte-Carlo error", _points(parts.pop("monte-carlo")), detail + spent)
-    rest = c.delta - c.ledger.get("monte-carlo", 0.0)
-    detail = f"{c.bound_name}, n = {c.n}, δ = {rest:g}"
-    tried = sum(name.startswith("other prior") for name in c.ledger)
-    detail += f", {tried + 1} priors tried" if tried else ""
+    part = c.ledger.get("pac-bayes", c.ledger.get(f"pac-bayes, {c.bound_name}", c.delta))
+    detail = f"{c.bound_name}, n = {c.n}, δ = {part:g}"
+    others = {name.split(",")[0] for name in c.ledger if name.startswith("other prior")}
+    detail += f", {len(others) + 1} priors tried" if others else ""
     table.add_row("finite sample, whatever is learned", _points(parts.pop("log terms")), detail)
     for layer, points, kl in _layers(c, parts):
         table.add_row(f"what was learned in {layer}", _points(points), f"KL {kl:.1f}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from torch import Tensor
 
 from pacbayes import bounds
 from pacbayes.bodies import Dense, Deterministic
-from pacbayes.certificate import Certificate, contributions
+from pacbayes.certificate import Certificate, checked_copy, contributions
 from pacbayes.choices import DRAWN
-from pacbayes.examples import check_bound_set
 from pacbayes.gaussian import Gaussian
 from pacbayes.hidden import FUNCTIONS
 from pacbayes.ledger import Ledger
@@ -59,7 +57,7 @@ def scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
     if isinstance(network.body, Dense):
         functions = [FUNCTIONS[rule] for rule in network.body.rules]
     elif isinstance(network.body, Deterministic):
-        a = network.body.module(a)
+        a = network.body.draw(a, 1).value[0]
     for i, function in enumerate(functions):
         layer = f"body.layers.{i}"
         a = function(a @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])
@@ -90,10 +88,9 @@ def certify_drawn(
     """
     if not isinstance(network.body, Dense | Deterministic):
         raise ValueError("only dense networks, or a last layer on a fixed body, can be kept")
-    check_bound_set(x, y, network.classes, repeats=repeats)
-    network.refuse_changed_state()
-    network.look()
-    exact = copy.deepcopy(network).double().eval()
+    if networks < 1:
+        raise ValueError(f"networks must be at least 1, got {networks}")
+    exact = checked_copy(network, x, y, repeats=repeats)
     others = [f"other prior {i}" for i in range(1, priors)]
     ledger = Ledger.equal(delta, "pac-bayes", *others)
     generator = torch.Generator().manual_seed(seed)

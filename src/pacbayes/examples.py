@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["check_bound_set", "check_examples"]
+__all__ = ["check_bound_set", "check_examples", "check_sample"]
 
-_FEW_REPEATS = 0.1  # of the examples; a sample drawn with replacement has 0.37
+_FEW_REPEATS = 0.01  # of the examples; a sample drawn with replacement has 0.37
 
 
 def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
@@ -45,10 +45,15 @@ def check_bound_set(x: Tensor, y: Tensor, classes: int, *, repeats: bool) -> Non
             f"draw with replacement, got {type(x).__name__} and {type(y).__name__}"
         )
     check_examples(x, y, classes)
-    rows = x.detach().cpu().flatten(1).double()
+    check_sample(x, y, repeats=repeats)
+
+
+def check_sample(x: Tensor, y: Tensor, *, repeats: bool) -> None:
+    """The same for all training examples: a copy in the prior's part tells of the bound set."""
+    rows = x.detach().cpu().flatten(1)
     if not repeats:
         _refuse_repeats(rows, y)
-    _refuse_fitted(rows)
+    _refuse_fitted(rows.double())
 
 
 def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
@@ -56,30 +61,31 @@ def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
     again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
     if again > _FEW_REPEATS * len(rows):
         raise ValueError(
-            f"{again} of {len(rows)} examples occur again: a bound set drawn with replacement or "
-            "augmented is no sample; if the data are like that, say so with repeats"
+            f"{again} of {len(rows)} examples occur again: data drawn with replacement or "
+            "augmented are no sample; if these are naturally like that, say so with repeats"
         )
 
 
 def _refuse_fitted(rows: Tensor) -> None:
     """Means of zero or ranges of [0, 1] that only preprocessing fitted to these rows gives them."""
-    n = len(rows)
-    deviations = rows.std(0)
-    rows = rows[:, deviations > 0]
+    n, deviations = len(rows), rows.std(0)
+    rows, s = rows[:, deviations > 0], deviations[deviations > 0]
     if n < 8 or not rows.shape[1]:
         return
-    s, means = deviations[deviations > 0], rows.mean(0)
-    centred = bool((means.abs() * math.sqrt(n) < 0.01 * s).all())  # by chance 0.008 a feature
+    centred = (rows.mean(0).abs() * math.sqrt(n) < 0.01 * s).all()  # by chance 0.008 a feature
+    spanned = (rows.amin(0) == 0).all() and (rows.amax(0) == 1).all()
+    if not (centred or spanned):
+        return
+    values = [len(column.unique()) for column in rows[:, :20].T]
+    several = sum(count > 2 for count in values)  # two values may balance by themselves
     scaled = bool(((s - 1).abs() * math.sqrt(n) < 0.1).all())
-    if centred and (scaled or rows.shape[1] >= 3):
+    if centred and (several >= 3 or (several and scaled)):
         raise ValueError(
-            "every feature has mean zero on the bound set: preprocessing was fitted to it; fit it "
-            "to other data, or to the prior's part"
+            "every feature has mean zero on the training set: preprocessing was fitted to it; fit "
+            "it to other data"
         )
-    if bool((rows.amin(0) == 0).all() and (rows.amax(0) == 1).all()):
-        continuous = [len(column.unique()) > n / 2 for column in rows[:, :20].T]
-        if all(continuous):
-            raise ValueError(
-                "every feature spans exactly [0, 1] on the bound set: its range was fitted to it; "
-                "scale by constants, or by the prior's part"
-            )
+    if spanned and all(count > n / 2 for count in values):
+        raise ValueError(
+            "every feature spans exactly [0, 1] on the training set: its range was fitted to it; "
+            "scale by constants"
+        )

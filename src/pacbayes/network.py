@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import get_args
 
+import torch
 from torch import Tensor, nn
 
 from pacbayes import heads, hidden, losses
@@ -50,26 +51,23 @@ class Network(nn.Module):
         if (self.head is heads.aggregated_classes) != (self.outputs > 1):
             raise ValueError(f"the head does not fit {self.outputs} outputs")
         self.baseline = baseline
-        self._outside = digest_outside(self)
-        self._prior_at_first_look: str | None = None
+        self._at_first_look: tuple[str, str] | None = None  # prior, and state outside Q
 
     def look(self) -> None:
-        """Data are about to be looked at: from now on the prior must stay what it is."""
-        prior = digest_prior(self)
-        if self._prior_at_first_look not in (None, prior):
+        """Data are about to be looked at: from now on prior and state outside Q must stay."""
+        now = digest_prior(self), digest_outside(self)
+        then = self._at_first_look or now
+        if now[0] != then[0]:
             raise ValueError(
                 "the prior is younger than the first look at data; for a prior learned elsewhere "
                 "build a new network, fix its prior, then let it see its bound set"
             )
-        self._prior_at_first_look = prior
-
-    def refuse_changed_state(self) -> None:
-        """Refuse state outside Q that is no longer what it was when the network was built."""
-        if digest_outside(self) != self._outside:
+        if now[1] != then[1]:
             raise ValueError(
-                "parameters or buffers outside the posterior have changed since the network was "
-                "built (batch-norm statistics?); what predicts must be part of Q or frozen"
+                "parameters or buffers outside the posterior have changed since the network first "
+                "saw data (batch-norm statistics?); what predicts must be part of Q or frozen"
             )
+        self._at_first_look = now
 
     @property
     def outputs(self) -> int:
@@ -83,6 +81,12 @@ class Network(nn.Module):
         """P(the randomised classifier errs) where its output is `value`: one loss per label."""
         return losses.linear(value, y) if self.outputs == 1 else losses.missed(value, y)
 
+    def right(self, value: Tensor, y: Tensor) -> Tensor:
+        """P(label), kept from zero: a loss divided by it has the gradient of −ln P(label)."""
+        if self.outputs == 1:
+            return (1 - losses.linear(value, y)).clamp(min=1e-6)
+        return value.gather(-1, y.unsqueeze(-1)).squeeze(-1).clamp(min=1e-300)
+
     @property
     def freshness(self) -> Freshness:
         """Whether an output is exact, or drawn anew for every example, or shared by a batch."""
@@ -95,6 +99,8 @@ class Network(nn.Module):
         """T draws of the output for each example, (T, B) or (T, B, k)."""
         if T < 1:
             raise ValueError(f"the number of samples must be at least 1, got {T}")
+        if self._at_first_look is None and self.training and torch.is_grad_enabled():
+            self.look()  # somebody's own training has begun
         return self.head(self.layer, self.body.draw(x, 1 if self.freshness == "exact" else T))
 
     def forward(self, x: Tensor, T: int) -> Tensor:

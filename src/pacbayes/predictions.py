@@ -60,8 +60,8 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
     votes = zero_one(share, y) if network.outputs == 1 else wrong_class(share, y)
     vote = votes.double().mean().item()
     kept = None
-    if (run.folder / "drawn.safetensors").exists():
-        z = scores(network, run.load_own("drawn.safetensors")[0], x)
+    if run.certificate_path(DRAWN).exists():
+        z = scores(network, run.load_drawn(), x)
         predicted = z.sign() if network.outputs == 1 else z.argmax(-1)
         kept = (predicted != y).double().mean().item()
     errors = TestErrors(randomised, vote, _VOTES, len(x), kept)
@@ -87,11 +87,7 @@ def predict(
     with seeded(seed, "prediction"):
         votes = None
         if method == "drawn":
-            if not (run.folder / "drawn.safetensors").exists():
-                raise ValueError(
-                    f"no network was drawn: pacbayes certify {run.folder} --bound disintegrated"
-                )
-            z = scores(network, run.load_own("drawn.safetensors")[0], x)
+            z = scores(network, run.load_drawn(), x)
             chosen = z > 0 if network.outputs == 1 else z.argmax(-1)
         elif method == "vote":
             share = majority_vote(network, x, samples)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pacbayes.checkpoint import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
 from pacbayes.data import Dataset
+from pacbayes.examples import check_sample
 from pacbayes.loop import Progress
 from pacbayes.network import build_network
 from pacbayes.priors import Teacher, as_prior, split
@@ -31,6 +32,7 @@ def prior_steps(
     """Learn the prior from its part of the data, saving as it goes; nothing where there is none."""
     if not settings.prior_fraction or (folder / "run.json").exists():
         return
+    check_sample(*data.tensors("train"), repeats=settings.repeats)
     folder.mkdir(parents=True, exist_ok=True)
     wanted, own, _ = _wanted(settings, source, data)
     asked = {"asked": _asked(settings, wanted)}
@@ -59,6 +61,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
             )
         run.load_prior()
         return run
+    check_sample(*data.tensors("train"), repeats=settings.repeats)
     new = not folder.exists()
     if own is None:
         network = build_network(settings, wanted.features, len(wanted.classes))

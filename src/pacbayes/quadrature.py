@@ -54,13 +54,15 @@ def step(classes: int) -> float:
 
 
 def win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
-    """P(y wins) for every class y, (…, k), with a gradient.
+    """P(y wins) for every class y, (…, k), with a gradient, in float64.
+
+    So that the gradient of its logarithm does not vanish where y is far from winning.
 
     Args:
         mean: (…, k).
         deviation: (…, k), or (…, 1) where it is the same for all.
     """
-    H = step(mean.shape[-1])
+    mean, deviation, H = mean.double(), deviation.double(), step(mean.shape[-1])
     with torch.no_grad():  # where the grid lies makes no difference
         least, most = deviation.aminmax(dim=-1, keepdim=True)
         half = math.ceil(REACH / H * (most / least).max().item())

@@ -58,7 +58,8 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
     n, total, squares, largest, drawn = len(x), 0.0, 0.0, 0, 0
     within, tandem = 0.0, 0.0  # of pairs
     for block in _blocks(network, n, samples):
-        losses = network.loss(network.draw(x[block], samples).value.double(), y[block])  # (T, B)
+        value = network.draw(x[block], samples).value.double()
+        losses = network.loss(value, y[block]).clamp(0, 1)  # (T, B); beyond by roundings alone
         total += losses.mean(0).sum().item()
         squares += losses.square().sum().item()
         pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None

@@ -107,6 +107,17 @@ class Run:
             raise DamagedFileError(f"{path} belongs to another run")
         return tensors, record
 
+    def load_drawn(self) -> dict[str, Tensor]:
+        """Weights of the network that was drawn, kept and certified."""
+        path, claim = self.folder / "drawn.safetensors", self.certificate_path(DRAWN)
+        if not (path.exists() and claim.exists()):
+            raise ValueError(
+                f"no network is kept: pacbayes certify {self.folder} --bound disintegrated"
+            )
+        if load_json(claim)["provenance"]["drawn_sha256"] != file_sha256(path):
+            raise DamagedFileError(f"{path} is not the network that {claim.name} is about")
+        return self.load_own(path.name)[0]
+
     def load_prior(self) -> dict[str, Tensor]:
         """P as it was written before the data were looked at."""
         path = self.folder / "prior.safetensors"
@@ -201,7 +212,6 @@ def certify_run(
     monte_carlo: MonteCarlo = "kl-chernoff",
     networks: int = 1,
     seed: int | None,
-    repeats: bool = False,
 ) -> Certificate:
     """Issue the certificate of a trained run and leave it in the folder."""
     seed = run.settings.seed if seed is None else seed
@@ -219,7 +229,7 @@ def certify_run(
     shared: dict[str, Any] = {
         "delta": delta,
         "priors": max(1, len(run.settings.prior_scales)),
-        "repeats": repeats,
+        "repeats": run.settings.repeats,
     }
     if bound == "disintegrated":
         number = stream(seed, "certificate") >> 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -43,6 +44,7 @@ class Settings(BaseModel):
     evaluate_every: int = Field(5, ge=1)  # epochs
     evaluation_samples: int = Field(10, ge=1, le=10_000)  # T in evaluations
     engine: Engine = "auto"  # native where it can be
+    repeats: bool = False  # says that examples naturally occur more than once
     delta: float = Field(0.05, gt=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**63)
 
@@ -50,6 +52,8 @@ class Settings(BaseModel):
     def _consistent(self) -> Settings:
         if any(not 1 <= d <= 100_000 for d in self.widths):
             raise ValueError(f"widths must be between 1 and 100000, got {self.widths}")
+        if any(not (s > 0 and math.isfinite(s)) for s in self.prior_scales):
+            raise ValueError(f"prior scales must be positive and finite, got {self.prior_scales}")
         if self.prior_scales and self.prior_scale not in self.prior_scales:
             raise ValueError(f"prior scale {self.prior_scale} is not among {self.prior_scales}")
         if len(set(self.prior_scales)) < len(self.prior_scales):
@@ -88,7 +92,8 @@ class Settings(BaseModel):
         """
         chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
         learned_prior = changes.get("prior_fraction", 0.0) > 0
-        objective = objective or ("small-kl" if learned_prior else "fix-lambda")
+        small = learned_prior and protocol == "fast"
+        objective = objective or ("small-kl" if small else "fix-lambda")
         chosen |= {"objective": objective}
         if protocol == "paper":
             if objective == "small-kl":

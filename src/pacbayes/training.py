@@ -77,22 +77,24 @@ class Trainer(Loop):
             )
             self.native.adam_step(self.optimiser, weight / lam)
             return loss / len(index)
-        losses = self._losses(self.shown[index], self.y[index])
+        losses, right = self._losses(self.shown[index], self.y[index])
         risk = losses.mean()
-        minimised = -torch.log1p(-losses.clamp(max=1 - 1e-6)).mean() if self.log_loss else risk
+        minimised = (losses / right).mean() if self.log_loss else risk
         self.optimiser.zero_grad()
         fix_lambda(minimised, self.network, weight / lam)
         self.optimiser.step()
         return risk.item()
 
-    def _losses(self, x: Tensor, y: Tensor) -> Tensor:
-        """Of every example, (B,), with a gradient by the run's estimator."""
+    def _losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every example, (B,), with a gradient by the run's estimator, and P(label) without."""
         s = self.settings
         if s.estimator not in ("reinforce", "reinforce-per-example"):
-            return self.network.loss(self.network(x, s.samples), y)
+            value = self.network(x, s.samples)
+            return self.network.loss(value, y), self.network.right(value.detach(), y)
         per_example = s.estimator == "reinforce-per-example"
         draw = draw_weights(self.network, x, s.samples, per_example=per_example)
-        return estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
+        losses = estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
+        return losses, self.network.right(draw.value.mean(0), y)
 
     def _lambda_step(self, index: Tensor, step: int) -> float:
         s = self.settings

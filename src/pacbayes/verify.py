@@ -26,6 +26,7 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
+from scipy.special import chdtr, chdtrc
 
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Activation, CertificateBound, MonteCarlo
 from pacbayes.data import load
@@ -39,6 +40,8 @@ _CUT = 2 * math.sqrt(0.05) * (1 + 1e-6)  # a data-free prior's means lie within
 _COVERED = {"first-order": VOTE, "tandem": VOTE, "disintegrated": DRAWN}  # any other: RANDOMISED
 _CLOSE = 1e-9  # scores no further apart are a tie, which is an error
 Weights = dict[str, NDArray[Any]]
+Laws = tuple[Weights, Weights]  # prior, posterior
+Data = tuple[NDArray[Any], NDArray[Any]]  # features, class indices
 Probability = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0, lt=1)]
 
@@ -94,7 +97,8 @@ class _Settings(_Record):
     learned_scale: bool
     prior_scale: float = Field(gt=0)
     prior_scales: tuple[float, ...] = ()
-    prior_fraction: float = 0.0
+    prior_fraction: float = Field(0.0, ge=0, lt=1)
+    seed: int = Field(ge=0)
 
 
 class _Run(_Record):
@@ -147,7 +151,7 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
     if not covered.holds:
         return
     if c.bound_name == "disintegrated":
-        yield from _drawn(c, folder, run.settings.activation, prior, posterior, (x, y))
+        yield from _drawn(c, run, folder, (prior, posterior), (x, y))
         return
     kl, finding = _kl(c, prior, posterior)
     yield finding
@@ -155,8 +159,9 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
         yield _quadrature(c, len(data.classes))
     yield _monte_carlo(c, run)
     yield _bound(c, kl)
-    if full and c.bound_name != "tandem":
-        yield _sampled_anew(c, run.settings.activation, prior, posterior, (x, y), samples)
+    if full:
+        laws = prior, posterior
+        yield _sampled_anew(c, run.settings.activation, laws, (x, y), samples)
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
@@ -216,13 +221,13 @@ def _ledger(c: _Claim, settings: _Settings) -> Finding:
     spent = sum(Fraction(part) for part in c.ledger.values())
     named = _theorem_part(c) in c.ledger and ("monte-carlo" in c.ledger) == (c.draws is not None)
     scales = settings.prior_scales or (settings.prior_scale,)
-    theorems = [v for name, v in c.ledger.items() if name.startswith("pac-bayes")]
-    others = [v for name, v in c.ledger.items() if name.startswith("other prior")]
-    paid = (
-        settings.prior_scale in scales
-        and len(others) >= (len(scales) - 1) * len(theorems)
-        and min(others, default=1.0) >= max(theorems, default=1.0)
-    )
+    own = {name: part for name, part in c.ledger.items() if not name.startswith("other prior")}
+    others = [
+        c.ledger.get(f"other prior {i}, {name}", 0.0) >= part
+        for i in range(1, len(scales))
+        for name, part in own.items()
+    ]
+    paid = settings.prior_scale in scales and all(others)
     holds = named and paid and spent <= Fraction(c.delta)
     detail = f"{float(spent):g} of {c.delta:g} in {len(c.ledger)} parts, {len(scales)} priors"
     return Finding("δ ledger", holds, detail)
@@ -249,18 +254,11 @@ def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[NDArray[Any]
         return np.arange(count), Finding("bound set", same and not learned, detail)
     path = folder / "split.safetensors"
     index = _tensors(path).get("bound", np.empty(0))
-    holds = (
-        _sha256(path) == claimed
-        and same
-        and learned
-        and index.ndim == 1
-        and index.dtype == np.int64
-        and 0 < len(index) < count
-        and bool((np.diff(index) > 0).all())  # each once
-        and int(index[0]) >= 0
-        and int(index[-1]) < count
-    )
-    detail = f"{len(index)} of {count} examples, the prior learned from the others"
+    words = np.random.SeedSequence(run.settings.seed, spawn_key=(4,)).generate_state(1, np.uint64)
+    order = np.random.default_rng(int(words[0])).permutation(count)
+    drawn = np.sort(order[round(run.settings.prior_fraction * count) :])
+    holds = _sha256(path) == claimed and same and learned and np.array_equal(index, drawn)
+    detail = f"{len(index)} of {count} examples, drawn by seed; the prior learned from the others"
     return index if holds else np.arange(0), Finding("bound set", holds, detail)
 
 
@@ -359,7 +357,7 @@ def _monte_carlo(c: _Claim, run: _Run) -> Finding:
         holds = summable and risk <= upper and c.samples == 0 and inequality is None
         return Finding("exact risk", holds, detail)
     N = c.n * (c.samples // 2 if pairs else c.samples)
-    delta = arb(c.ledger.get("monte-carlo", 1.0))
+    delta = arb(c.ledger.get("monte-carlo", 1e-300))
     if inequality == "kl-chernoff":
         holds = _beyond(risk, upper, (1 / delta).log() / arb(c.draws))
     else:
@@ -376,7 +374,7 @@ def _monte_carlo(c: _Claim, run: _Run) -> Finding:
 
 def _bound(c: _Claim, kl: arb) -> Finding:
     name, value, risk, n = c.bound_name, c.bound, c.risk_upper, c.n
-    delta = arb(c.ledger.get(_theorem_part(c), 1.0))
+    delta = arb(c.ledger.get(_theorem_part(c), 1e-300))
     kl = 2 * kl if name == "tandem" else kl
     complexity = (kl + (2 * arb(n).sqrt() / delta).log()) / n
     if name in ("small-kl", "catoni-c"):  # the latter's minimum over C is the former
@@ -417,34 +415,33 @@ def _formula(c: _Claim, risk: arb, kl: arb, complexity: arb, delta: arb) -> arb:
     return value
 
 
-def _drawn(
-    c: _Claim,
-    folder: Path,
-    activation: Activation,
-    prior: Weights,
-    posterior: Weights,
-    data: tuple[NDArray[Any], ...],
-) -> Iterator[Finding]:
+def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
     """A kept network: ln(dQ/dP) at its weights, its errors, and the disintegrated bound."""
     path = folder / "drawn.safetensors"
     drawn, found, ratio = _tensors(path), _sha256(path), arb(0)
-    shapes = {k[:-5]: v.shape for k, v in posterior.items() if k.endswith(".mean")}
+    shapes = {k[:-5]: v.shape for k, v in laws[1].items() if k.endswith(".mean")}
     fits = {k: w.shape for k, w in drawn.items()} == shapes
     finite = all(w.dtype == np.float64 and np.isfinite(w).all() for w in drawn.values())
     holds = fits and finite and found == c.provenance.drawn_sha256
     yield Finding("hash of the drawn network", holds, found)
     if not holds:
         return
-    for name, s0, each in _gaussians(prior, posterior):
+    networks, odd = c.parameters.get("networks", 0.0), 1.0
+    for name, s0, each in _gaussians(*laws):
+        square = arb(0)
         for w, mean, center, log in zip(drawn[name].ravel().tolist(), *each, strict=True):
             far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
             ratio += (far**2 - near**2) / 2 + s0 - arb(log)
+            square += near**2
+        odd = min(odd, *(tail(drawn[name].size, float(square)) for tail in (chdtr, chdtrc)))
+    likely = odd >= _FALSE_ALARM / 100 / max(1.0, networks)
+    yield Finding("weights look like a draw from Q", likely, f"least tail of χ² {odd:.2g}")
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
     variances = {name: np.zeros_like(w) for name, w in drawn.items()}
-    wrong = _wrong(_layers(drawn, variances), activation, *data)
+    wrong = int(_wrong(_layers(drawn, variances), run.settings.activation, *data).sum())
     holds = Fraction(c.risk) >= Fraction(wrong / c.n) and c.risk == c.risk_upper
     yield Finding("its errors", holds, f"{wrong} of {c.n}, {c.risk:.6f} claimed")
-    networks, delta = c.parameters.get("networks", 0.0), arb(c.ledger.get("pac-bayes", 1.0))
+    delta = arb(c.ledger.get("pac-bayes", 1e-300))
     total = ratio + (2 * arb(c.n).sqrt() * arb(max(1.0, networks)) / delta).log()
     holds = networks >= 1 and _beyond(c.risk, c.bound, (total if total > 0 else arb(0)) / c.n)
     yield Finding("bound (disintegrated)", holds, f"{c.bound:.6f}, best of {networks:g} drawn")
@@ -460,8 +457,8 @@ def _layers(means: Weights, variances: Weights) -> list[list[NDArray[Any]]]:
 
 def _wrong(
     layers: list[list[NDArray[Any]]], activation: Activation, x: NDArray[Any], y: NDArray[Any]
-) -> int:
-    """How many examples a network errs on, drawn anew for each; a tie is an error."""
+) -> NDArray[np.bool_]:
+    """On which examples a network errs, drawn anew for each; a tie is an error."""
     a, rng = x.astype(float), np.random.default_rng()
     for i, (W, b, S, s) in enumerate(layers):
         z = a @ W.T + b
@@ -475,26 +472,26 @@ def _wrong(
     z = np.hstack([-z, z]) / 2 if z.shape[1] == 1 else z
     own = np.take_along_axis(z, y[:, None], 1)[:, 0]
     np.put_along_axis(z, y[:, None], -np.inf, 1)
-    return int((~(own - z.max(1) > _CLOSE)).sum())
+    wrong: NDArray[np.bool_] = ~(own - z.max(1) > _CLOSE)
+    return wrong
 
 
 @np.errstate(all="ignore")  # what is not a number is an error in the end
-def _sampled_anew(
-    c: _Claim,
-    activation: Activation,
-    prior: Weights,
-    posterior: Weights,
-    data: tuple[NDArray[Any], ...],
-    T: int,
-) -> Finding:
+def _sampled_anew(c: _Claim, activation: Activation, laws: Laws, data: Data, T: int) -> Finding:
     """The risk of networks drawn anew for every example, which must not be far above the claim."""
     means, variances = {}, {}
-    for name, _, (_, _, logs) in _gaussians(prior, posterior):
-        means[name] = posterior[f"{name}.mean"].astype(float)
+    for name, _, (_, _, logs) in _gaussians(*laws):
+        means[name] = laws[1][f"{name}.mean"].astype(float)
         variances[name] = np.exp(2 * np.reshape(logs, means[name].shape))
     layers, (x, y) = _layers(means, variances), data
     blocks = [slice(i, i + 5000) for i in range(0, len(x), 5000)] * T
-    N, mean = len(x) * T, sum(_wrong(layers, activation, x[b], y[b]) for b in blocks) / len(x) / T
+    N, total = len(x) * T, 0
+    for b in blocks:
+        wrong = _wrong(layers, activation, x[b], y[b])
+        if c.bound_name == "tandem":  # two networks for each example, that both err
+            wrong = wrong & _wrong(layers, activation, x[b], y[b])
+        total += int(wrong.sum())
+    mean = total / N
     lower = 1 - _inverse(1 - mean, arb(1 / _FALSE_ALARM).log() / N)
     detail = f"{mean:.6f} in {N} fresh draws, claimed at most {c.risk_upper:.6f}"
     return Finding("risk sampled anew", lower <= c.risk_upper, detail)

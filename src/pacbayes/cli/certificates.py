@@ -40,9 +40,6 @@ def certify(
     exact: Annotated[
         bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
     ] = False,
-    repeats: Annotated[
-        bool, typer.Option("--repeats", help="The data do repeat themselves.")
-    ] = False,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the draws.  [default: the run's]")
     ] = None,
@@ -76,7 +73,6 @@ def certify(
             samples=draws,
             networks=networks,
             seed=seed,
-            repeats=repeats,
         )
         errors = predictions.test_errors(opened, network, data)
     if as_json:
@@ -99,16 +95,23 @@ def verify(
     """
     from pacbayes.verify import verify as check
 
-    path = certificate / "certificate.json" if certificate.is_dir() else certificate
+    paths = [certificate]
+    if certificate.is_dir():
+        paths = sorted(certificate.glob("certificate*.json")) or [certificate / "certificate.json"]
     found = []
-    for finding in check(path, full=full):
-        found.append(finding)
-        if not as_json:
-            print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
+    for path in paths:
+        if len(paths) > 1 and not as_json:
+            print(f"{path.name}:")
+        for finding in check(path, full=full):
+            found.append(finding)
+            if not as_json:
+                print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
     holds = all(f.holds for f in found)
     if as_json:
         print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
     else:
-        print("The certificate holds." if holds else "The certificate does NOT hold.")
+        certificates = "The certificate holds" if len(paths) == 1 else "The certificates hold"
+        negative = "The certificate does NOT hold." if len(paths) == 1 else "NOT all hold."
+        print(f"{certificates}." if holds else negative)
     if not holds:
         raise typer.Exit(1)

@@ -80,6 +80,9 @@ def train(
     evaluate_every: Annotated[int | None, typer.Option(help="Epochs.")] = None,
     evaluation_samples: Annotated[int | None, typer.Option(help="T in evaluations.")] = None,
     engine: Annotated[Engine | None, typer.Option(help="native where it can be, or torch.")] = None,
+    repeats: Annotated[
+        bool | None, typer.Option("--repeats", help="Examples do occur more than once.")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="δ of the bound that guides.")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
     threads: Threads = None,
@@ -114,6 +117,7 @@ def train(
         "evaluate_every": evaluate_every,
         "evaluation_samples": evaluation_samples,
         "engine": engine,
+        "repeats": repeats,
         "delta": delta,
         "seed": seed,
     }
