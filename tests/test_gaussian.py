@@ -126,6 +126,15 @@ def test_samples_and_density_match_the_distribution(z_scores):
     (score,) = torch.autograd.grad(g.log_density(draws[:1]).sum(), g.mean)
     wanted = (draws[0] - g.mean) / scale**2  # the score alone: no path through the weights
     assert torch.allclose(score, wanted.detach())
+    for fixed in (False, True):
+        g = moved(Gaussian(4, 3, learned_scale=not fixed)).double()
+        draws, parameters = g.sample(2, 5).detach(), list(g.parameters())
+        weights = torch.randn(2, 5, dtype=torch.float64)
+        truth = Normal(g.mean, g.log_scale.exp()).log_prob(draws).sum((-1, -2))
+        assert torch.allclose(g.log_density(draws), truth)
+        ours = torch.autograd.grad((weights * g.log_density(draws)).sum(), parameters)
+        theirs = torch.autograd.grad((weights * truth).sum(), parameters)
+        assert all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
