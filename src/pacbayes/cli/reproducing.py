@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-What = Literal["table1", "table2", "status", "slurm"]
+What = Literal["table1", "table2", "figures", "status", "slurm"]
 
 
 def reproduce(
-    what: Annotated[What, typer.Argument(help="A table, how far it is, or a Slurm script.")],
+    what: Annotated[What, typer.Argument(help="A table, figures, how far it is, a Slurm script.")],
     out: Annotated[Path, typer.Option(help="Store of runs; what is in it is not made again.")],
     dataset: Annotated[str, typer.Option(help="As for train.")] = "binary-mnist",
     columns: Annotated[
@@ -74,6 +74,12 @@ def reproduce(
         _slurm(sweep, store)
         return
     _make(sweep, store, scheduler, workers)
+    if what == "figures":
+        from pacbayes.experiments.figures import draw_figures
+
+        for path in draw_figures(sweep, store):
+            print(path)
+        return
     _print(what, sweep, store, style, as_json=as_json)
 
 

@@ -1,0 +1,77 @@
+"""How much the estimators vary: of the output, with and without aggregation, and of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from pacbayes import heads
+from pacbayes.bodies import Dense
+from pacbayes.choices import Estimator
+from pacbayes.network import Network, dense_network
+
+__all__ = ["ESTIMATORS", "gradient_variances", "output_variances"]
+
+ESTIMATORS: tuple[Estimator, ...] = tuple(
+    e for e in get_args(Estimator) if not e.startswith("reinforce")
+)
+
+
+@torch.no_grad()
+def output_variances(
+    network: Network, x: Tensor, samples: Sequence[int], repeats: int = 200
+) -> dict[str, list[float]]:
+    """Mean over examples of Var F̂ (a sampled sign) and Var F̂* (aggregated), for each T.
+
+    The paper's propositions: the second is never above the first.
+    """
+    kept, found = network.head, {}
+    try:
+        for name, head in (("sampled", heads.sampled), ("aggregated", heads.aggregated)):
+            network.head = head
+            found[name] = [
+                torch.stack([network.draw(x, T).value.mean(0) for _ in range(repeats)])
+                .var(0)
+                .mean()
+                .item()
+                for T in samples
+            ]
+    finally:
+        network.head = kept
+    return found
+
+
+def gradient_variances(
+    network: Network, x: Tensor, y: Tensor, samples: Sequence[int], repeats: int = 100
+) -> dict[str, list[float]]:
+    """Total variance of the gradient of the linear loss of a sign network, by estimator and T.
+
+    Of straight-through this is the variance alone: it is also biased. NaN where T is too small.
+    """
+    found: dict[str, list[float]] = {}
+    state = network.state_dict()
+    widths = [state[f"body.layers.{i}.bias.mean"].numel() for i in range(_depth(network))]
+    for estimator in ESTIMATORS:
+        same = dense_network(x.shape[1], widths, "sign", estimator=estimator)
+        same.load_state_dict(state)
+        found[estimator] = [_variance(same, x, y, T, repeats) for T in samples]
+    return found
+
+
+def _depth(network: Network) -> int:
+    return len(network.body.layers) if isinstance(network.body, Dense) else 0
+
+
+def _variance(network: Network, x: Tensor, y: Tensor, T: int, repeats: int) -> float:
+    parameters, gradients = list(network.parameters()), []
+    for _ in range(repeats):
+        try:
+            loss = network.loss(network(x, T), y).mean()
+        except ValueError:  # leave-one-out needs two
+            return float("nan")
+        found = torch.autograd.grad(loss, parameters)
+        gradients.append(torch.cat([g.flatten() for g in found]))
+    return torch.stack(gradients).var(0).sum().item()
