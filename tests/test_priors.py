@@ -225,6 +225,11 @@ def test_every_prior_that_was_tried_is_paid_for(priors, tmp_path):
     assert sum(name.startswith("other prior") for name in c.ledger) == 2 * (priors - 1)
     path = run.folder / "certificate.json"
     assert all(f.holds for f in verify(path))
+    for bound in ("disintegrated", "best-of", "tandem"):
+        asked = {"delta": 0.05, "bound": bound, "samples": 10, "seed": None}
+        issued = runs.certify_run(run, run.load_network(), data, **asked)
+        assert all(f.holds for f in verify(run.certificate_path(issued.predictor))), bound
+    finish(run, data)
     record = json.loads(path.read_text())
     if priors > 1:
         less = {k: v * 0.9 if k.startswith("other") else v for k, v in c.ledger.items()}

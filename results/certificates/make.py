@@ -76,7 +76,7 @@ def make(name: str, folder: Path, options: str) -> Path:
     best = Path(json.loads(call(f"{train} --json"))["run"])
     commands = [
         f"certify {best}",
-        f"verify {best} --full",
+        f"verify {best}/certificate.json --full",
         f"certify {best} --bound disintegrated --networks 10",
         f"verify {best}/certificate-drawn.json",
     ]

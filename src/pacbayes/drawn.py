@@ -91,7 +91,7 @@ def certify_drawn(
     if networks < 1:
         raise ValueError(f"networks must be at least 1, got {networks}")
     exact = checked_copy(network, x, y, repeats=repeats)
-    others = [f"other prior {i}" for i in range(1, priors)]
+    others = [f"other prior {i}, pac-bayes" for i in range(1, priors)]
     ledger = Ledger.equal(delta, "pac-bayes", *others)
     generator = torch.Generator().manual_seed(seed)
     best: tuple[float, float, float, DrawnNetwork] | None = None
