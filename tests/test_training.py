@@ -365,8 +365,7 @@ def test_a_step_on_the_log_loss_descends_it():
     p = t.network.layer.weight.mean
     start, index = p.detach().clone(), torch.arange(16)
     torch.manual_seed(1)
-    losses, right = t._losses(t.x[index], t.y[index])
-    assert torch.allclose(right, 1 - losses)
+    losses, _ = t._losses(t.x[index], t.y[index])
     (wanted,) = torch.autograd.grad(-torch.log(1 - losses).mean(), p)
     (linear,) = torch.autograd.grad(t._losses(t.x[index], t.y[index])[0].mean(), p)
     torch.manual_seed(1)

@@ -77,24 +77,26 @@ class Trainer(Loop):
             )
             self.native.adam_step(self.optimiser, weight / lam)
             return loss / len(index)
-        losses, right = self._losses(self.shown[index], self.y[index])
-        risk = losses.mean()
-        minimised = (losses / right).mean() if self.log_loss else risk
+        y = self.y[index]
+        losses, value = self._losses(self.shown[index], y)
+        risk = minimised = losses.mean()
+        if self.log_loss:
+            minimised = (losses / self.network.right(value, y)).mean()
         self.optimiser.zero_grad()
         fix_lambda(minimised, self.network, weight / lam)
         self.optimiser.step()
         return risk.item()
 
     def _losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every example, (B,), with a gradient by the run's estimator, and P(label) without."""
+        """Of every example, (B,), with a gradient by the run's estimator; and the bare output."""
         s = self.settings
         if s.estimator not in ("reinforce", "reinforce-per-example"):
             value = self.network(x, s.samples)
-            return self.network.loss(value, y), self.network.right(value.detach(), y)
+            return self.network.loss(value, y), value.detach()
         per_example = s.estimator == "reinforce-per-example"
         draw = draw_weights(self.network, x, s.samples, per_example=per_example)
         losses = estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
-        return losses, self.network.right(draw.value.mean(0), y)
+        return losses, draw.value.mean(0)
 
     def _lambda_step(self, index: Tensor, step: int) -> float:
         s = self.settings
