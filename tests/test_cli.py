@@ -263,6 +263,13 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("certify", "{tmp}", "--seed", "-1"), "--seed"),
         (("certify", "{tmp}"), "is not a run folder"),
         (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1 and at most 100000, got 0"),
+        (("reproduce", "table3", "--out", "{tmp}/r"), "table3"),
+        (("reproduce", "table1", "--out", "{tmp}/r", "--columns", "a"), "no column 'a'; give some"),
+        (("reproduce", "table1", "--out", "{tmp}/r", "--dataset", "x"), "no data set 'x'"),
+        (("reproduce", "table1", "--out", "{tmp}/r", "--executor", "dask"), "go together"),
+        (("compare", "--n", "3", "--out", "{tmp}/b.png"), "n must be at least 8"),
+        (("train", "--out", "{tmp}/r", "--prior-scale", "0.1,-1"), "positive and finite"),
+        (("train", "--out", "{tmp}/r", "--prior-scale", "a"), "--prior-scale must be numbers"),
         (
             ("predict", "{tmp}", "x.csv", "--method", "best"),
             "vote or drawn, got 'best'",
@@ -364,3 +371,37 @@ def test_predict_takes_the_label_column_the_run_was_trained_with(run_cli, tmp_pa
     _, out, _ = run_cli("predict", tmp_path / "run", path, "--json")
     _, named, _ = run_cli("predict", tmp_path / "run", path, "--json", "--label", "y")
     assert out == named
+
+
+def test_several_prior_scales_are_several_runs_of_which_the_best_is_named(run_cli, csv, tmp_path):
+    arguments = ("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
+    code, out, err = run_cli(*arguments, "--prior-fraction", "0.5", "--prior-scale", "0.3,1")
+    assert code == 0
+    assert "prior learned: risk" in err
+    assert "Best of 2 prior scales" in out
+    best = out.rsplit(" ", 1)[-1].strip()
+    assert best in (str(tmp_path / "run" / "scale-0.3"), str(tmp_path / "run" / "scale-1"))
+    code, out, _ = run_cli("certify", best, "-T", "10")
+    assert code == 0
+    assert "2 priors tried" in out
+    assert run_cli("certify", best, "--bound", "disintegrated")[0] == 0
+    code, out, _ = run_cli("verify", best)
+    assert (code, out.strip().splitlines()[-1]) == (0, "The certificates hold.")
+
+
+def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_path):
+    asked = ("--columns", "mlp", "--dataset", "digits", "--epochs", "1", "--repeats", "1")
+    asked += ("--out", tmp_path / "store")
+    code, out, _ = run_cli("reproduce", "status", *asked)
+    assert (code, out.splitlines()[0]) == (0, "0 done  0 running  0 failed  1 waiting")
+    code, out, err = run_cli("reproduce", "table1", *asked, "--format", "csv")
+    assert code == 0
+    assert out.splitlines()[0].startswith("column,repeats,train linear")
+    assert out.splitlines()[1].startswith("mlp,1,")
+    assert "1 of 1" in err
+    code, out, err = run_cli("reproduce", "table2", *asked)
+    assert (code, err) == (0, "")  # nothing is left to make
+    code, out, _ = run_cli("reproduce", "status", *asked, "--json")
+    assert json.loads(out)["done"] == 1
+    code, out, _ = run_cli("reproduce", "slurm", *asked)
+    assert out.startswith("#!/bin/bash")
