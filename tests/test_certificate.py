@@ -434,6 +434,11 @@ def test_features_of_two_values_may_balance_by_themselves(values):
             certify(network, x, y)
 
 
+def test_clipped_features_are_not_fitted_ones():
+    x = (0.5 + 0.3 * torch.randn(500, 4)).clamp(0, 1)
+    certify(dense_network(4, ()), x, torch.ones(500))
+
+
 def test_few_repeats_are_no_offence_and_more_are():
     x, y = torch.randn(500, 3), torch.ones(500)
     network = dense_network(3, ())
@@ -459,6 +464,20 @@ def test_a_saved_state_may_be_loaded_before_the_first_look(data):
     network = build()
     network.load_state_dict(other.state_dict())
     certify(network, *data, samples=2)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_ones_own_loop_is_a_first_look_in_either_mode(data, mode):
+    network = dense_network(3, (4,)).train(mode)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.1)
+    linear(network(data[0], 2), data[1]).mean().backward()
+    optimiser.step()
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, Gaussian):
+                module.prior_mean.copy_(module.mean)
+    with pytest.raises(ValueError, match="younger than the first look"):
+        certify(network, *data, samples=2)
 
 
 def test_ones_own_training_is_a_first_look():

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -28,7 +29,7 @@ def moved(activation="relu", classes=2, widths=(4, 3), **options):
 
 
 def draws(network, count):
-    generator = torch.Generator().manual_seed(0)
+    generator = np.random.default_rng(0)
     return [draw_network(network, generator) for _ in range(count)]
 
 

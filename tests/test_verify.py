@@ -368,7 +368,7 @@ def test_a_kept_network_is_verified_whole(activation, classes, tmp_path):
         ({"risk": c.risk - 1 / 300, "risk_upper": c.risk - 1 / 300}, "its errors"),
         ({"kl": c.kl * (1 - 1e-6)}, "ln(dQ/dP)"),
         ({"bound": c.bound - 1e-6}, "bound (disintegrated)"),
-        ({"parameters": {"networks": 4.0}}, "bound (disintegrated)"),
+        ({"parameters": {**c.parameters, "networks": 4.0}}, "bound (disintegrated)"),
         ({"predictor": RANDOMISED}, "predictor covered"),
         ({"risk_upper": 1.0}, "its errors"),
         ({"ledger": {"pac-bayes, disintegrated": 0.05}}, "bound (disintegrated)"),
@@ -411,19 +411,29 @@ def forge_drawn(folder, change):
     claim.write_text(json.dumps(record | {"kl": 1e9, "bound": 1.0, "risk": 1.0, "risk_upper": 1.0}))
 
 
-def test_weights_that_are_no_draw_from_the_posterior_are_noticed(tmp_path):
+def test_weights_that_the_seed_does_not_give_are_noticed(tmp_path):
+    """However small the change, and whatever else is made to fit."""
     run, data = make_run(tmp_path, widths=(40, 30))
-    certify(run, data, bound="disintegrated")
+    certify(run, data, bound="disintegrated", networks=3)
     forge_drawn(run.folder, lambda drawn: None)
     assert drawn_failures(run.folder) == []
-    mean = load_file(run.folder / "posterior.safetensors")["body.layers.1.weight.mean"]
 
-    def outwards(drawn):
-        w = drawn["body.layers.1.weight"]
-        drawn["body.layers.1.weight"] = mean + 1.4 * (w - mean)
+    def nudge(drawn):
+        drawn["layer.bias"] = drawn["layer.bias"] + 1e-6
 
-    forge_drawn(run.folder, outwards)
-    assert drawn_failures(run.folder) == ["weights look like a draw from Q"]
+    forge_drawn(run.folder, nudge)
+    assert drawn_failures(run.folder) == ["weights are the seed's draw from Q"]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"networks": 3.0}, {"networks": 3.0, "network": 3.0}, {"network": 0.0}]
+)
+def test_which_network_was_kept_must_be_said(tmp_path, parameters):
+    run, data = make_run(tmp_path)
+    certify(run, data, bound="disintegrated", networks=3)
+    path = run.folder / "certificate-drawn.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": parameters}))
+    assert "weights are the seed's draw from Q" in drawn_failures(run.folder)
 
 
 def test_weights_that_are_not_numbers_are_noticed(tmp_path):
@@ -434,7 +444,7 @@ def test_weights_that_are_not_numbers_are_noticed(tmp_path):
         drawn["layer.bias"] = drawn["layer.bias"] * np.nan
 
     forge_drawn(run.folder, spoil)
-    assert "hash of the drawn network" in drawn_failures(run.folder)
+    assert "weights are the seed's draw from Q" in drawn_failures(run.folder)
 
 
 def test_a_tandem_risk_too_small_is_noticed_by_sampling(tmp_path):

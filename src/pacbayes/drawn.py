@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,12 +37,15 @@ class DrawnNetwork:
 
 
 @torch.no_grad()
-def draw_network(network: Network, generator: torch.Generator) -> DrawnNetwork:
-    """One draw from Q of every weight of a dense network."""
+def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwork:
+    """One draw from Q of every weight, tensor by tensor in the order of their names.
+
+    Numpy's generator, so that a verifier without torch can draw the same.
+    """
     weights, ratios = {}, {}
-    for name, g in _gaussians(network).items():
+    for name, g in sorted(_gaussians(network).items()):
         mean, s, s0 = g.mean.double(), g.log_scale.double(), g.prior_log_scale.double()
-        noise = torch.randn(mean.shape, dtype=torch.float64, generator=generator)
+        noise = torch.from_numpy(generator.standard_normal(tuple(mean.shape)))
         w = mean + s.exp() * noise
         far = (w - g.prior_mean.double()) * (-s0).exp()
         near = (w - mean) * (-s).exp()
@@ -93,25 +97,25 @@ def certify_drawn(
     exact = checked_copy(network, x, y, repeats=repeats)
     others = [f"other prior {i}, pac-bayes" for i in range(1, priors)]
     ledger = Ledger.equal(delta, "pac-bayes", *others)
-    generator = torch.Generator().manual_seed(seed)
-    best: tuple[float, float, float, DrawnNetwork] | None = None
-    for _ in range(networks):
+    generator = np.random.default_rng(seed)
+    best: tuple[float, int, float, float, DrawnNetwork] | None = None
+    for number in range(networks):
         drawn = draw_network(exact, generator)
         risk = _errors(exact, drawn.weights, x, y) / len(x)
         ratio = math.fsum(drawn.log_ratio.values())
         ratio += _ROUNDING * (1 + abs(ratio))
         value = bounds.disintegrated(risk, ratio, len(x), ledger["pac-bayes"], networks=networks)
         if best is None or value < best[0]:
-            best = value, risk, ratio, drawn
+            best = value, number, risk, ratio, drawn
     assert best is not None
-    value, risk, ratio, drawn = best
+    value, number, risk, ratio, drawn = best
     without = bounds.disintegrated(risk, 0.0, len(x), ledger["pac-bayes"], networks=networks)
     lam = bounds.catoni_lambda(risk, max(0.0, ratio), len(x), delta)
     certificate = Certificate(
         predictor=DRAWN,
         bound=value,
         bound_name="disintegrated",
-        parameters={"networks": float(networks)},
+        parameters={"networks": float(networks), "network": float(number)},
         delta=delta,
         ledger=dict(ledger.parts),
         risk=risk,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 __all__ = ["check_bound_set", "check_examples", "check_sample"]
 
-_FEW_REPEATS = 0.01  # of the examples; a sample drawn with replacement has 0.37
+_FEW_REPEATS, _ANYWAY = 0.01, 3  # part and number; a sample drawn with replacement has 0.37
 
 
 def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
@@ -59,7 +59,7 @@ def check_sample(x: Tensor, y: Tensor, *, repeats: bool) -> None:
 def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
     examples = zip(rows.numpy(), y.tolist(), strict=True)
     again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
-    if again > _FEW_REPEATS * len(rows):
+    if again > max(_ANYWAY, _FEW_REPEATS * len(rows)):
         raise ValueError(
             f"{again} of {len(rows)} examples occur again: data drawn with replacement or "
             "augmented are no sample; if these are naturally like that, say so with repeats"
@@ -84,7 +84,8 @@ def _refuse_fitted(rows: Tensor) -> None:
             "every feature has mean zero on the training set: preprocessing was fitted to it; fit "
             "it to other data"
         )
-    if spanned and all(count > n / 2 for count in values):
+    once = ((rows == 0).sum(0) + (rows == 1).sum(0) <= 4).all()  # clipping repeats its ends
+    if spanned and once and all(count > n / 2 for count in values):
         raise ValueError(
             "every feature spans exactly [0, 1] on the training set: its range was fitted to it; "
             "scale by constants"

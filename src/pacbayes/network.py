@@ -99,7 +99,7 @@ class Network(nn.Module):
         """T draws of the output for each example, (T, B) or (T, B, k)."""
         if T < 1:
             raise ValueError(f"the number of samples must be at least 1, got {T}")
-        if self._at_first_look is None and self.training and torch.is_grad_enabled():
+        if self._at_first_look is None and torch.is_grad_enabled():
             self.look()  # somebody's own training has begun
         return self.head(self.layer, self.body.draw(x, 1 if self.freshness == "exact" else T))
 

@@ -11,7 +11,9 @@ import torch
 
 __all__ = ["Purpose", "seeded", "stream"]
 
-Purpose = Literal["prior", "training", "certificate", "prediction", "split", "prior training"]
+Purpose = Literal[
+    "prior", "training", "certificate", "prediction", "split", "prior training", "drawn"
+]
 _NUMBERS: dict[Purpose, int] = {
     "prior": 0,
     "training": 1,
@@ -19,6 +21,7 @@ _NUMBERS: dict[Purpose, int] = {
     "prediction": 3,
     "split": 4,
     "prior training": 5,
+    "drawn": 6,
 }
 
 

@@ -229,10 +229,10 @@ def certify_run(
     shared: dict[str, Any] = {
         "delta": delta,
         "priors": max(1, len(run.settings.prior_scales)),
-        "repeats": run.settings.repeats,
+        "repeats": True,  # `prepare` has looked at all examples
     }
     if bound == "disintegrated":
-        number = stream(seed, "certificate") >> 1
+        number = stream(seed, "drawn")
         issued, drawn = certify_drawn(network, x, y, networks=networks, seed=number, **shared)
         path = run.folder / "drawn.safetensors"
         save_tensors(path, drawn.weights, {"run": run.sha256})

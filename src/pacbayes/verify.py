@@ -26,7 +26,6 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
-from scipy.special import chdtr, chdtrc
 
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Activation, CertificateBound, MonteCarlo
 from pacbayes.data import load
@@ -56,6 +55,7 @@ class _Hashes(_Record):
     data_sha256: str
     split_sha256: str | None = None
     drawn_sha256: str | None = None
+    certificate_seed: int = Field(ge=0)
 
 
 class _Claim(_Record):
@@ -124,16 +124,13 @@ class Finding:
 def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Finding]:
     """Check the certificate in `path` against the run folder it lies in.
 
-    Args:
-        full: also sample the risk anew, with `samples` fresh draws for each example.
-
-    Raises:
-        ValueError: there is no certificate to check: files are missing, damaged or malformed.
+    With `full` also sample the risk anew, with `samples` fresh draws for each example. Raises
+    ValueError where there is nothing to check: files are missing, damaged or malformed.
     """
     ctx.prec = _BITS
     folder = path.parent
     c, run = _read(path, _Claim), _read(folder / "run.json", _Run)
-    prior, posterior = (_tensors(folder / f"{name}.safetensors") for name in ("prior", "posterior"))
+    laws = _tensors(folder / "prior.safetensors"), _tensors(folder / "posterior.safetensors")
     yield from _files(c, run, folder)
     yield _ledger(c, run.settings)
     source = run.data.source
@@ -145,22 +142,21 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
     x, y = data.x_train[index], data.y_train[index]
     sizes = f"{c.n} claimed, {len(x)} examples of {len(data.classes)} classes"
     same = data.classes == run.data.classes
-    yield Finding("n is its size", c.n == len(x) == run.data.n and same, sizes)
-    covered = _covered(run, prior, posterior)
-    yield covered
-    if not covered.holds:
+    sized = Finding("n is its size", c.n == len(x) == run.data.n and same, sizes)
+    checks = [sized, _covered(run, *laws)]
+    yield from checks
+    if not all(finding.holds for finding in checks):
         return
     if c.bound_name == "disintegrated":
-        yield from _drawn(c, run, folder, (prior, posterior), (x, y))
+        yield from _drawn(c, run, folder, laws, (x, y))
         return
-    kl, finding = _kl(c, prior, posterior)
+    kl, finding = _kl(c, *laws)
     yield finding
     if len(data.classes) > 2:
         yield _quadrature(c, len(data.classes))
     yield _monte_carlo(c, run)
     yield _bound(c, kl)
     if full:
-        laws = prior, posterior
         yield _sampled_anew(c, run.settings.activation, laws, (x, y), samples)
 
 
@@ -202,11 +198,9 @@ def _sha256(path: Path) -> str:
 def _files(c: _Claim, run: _Run, folder: Path) -> Iterator[Finding]:
     holds = c.predictor == _COVERED.get(c.bound_name, RANDOMISED)
     yield Finding("predictor covered", holds, c.predictor if holds else "not the theorem's")
-    for name, claimed in (
-        ("prior", c.provenance.prior_sha256),
-        ("posterior", c.provenance.posterior_sha256),
-    ):
+    for name in ("prior", "posterior"):
         found = _sha256(folder / f"{name}.safetensors")
+        claimed = getattr(c.provenance, f"{name}_sha256")
         yield Finding(f"hash of the {name}", found == claimed, found)
     same = run.prior_sha256 == c.provenance.prior_sha256
     yield Finding("prior is that of the run", same, run.prior_sha256)
@@ -421,30 +415,38 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
     drawn, found, ratio = _tensors(path), _sha256(path), arb(0)
     shapes = {k[:-5]: v.shape for k, v in laws[1].items() if k.endswith(".mean")}
     fits = {k: w.shape for k, w in drawn.items()} == shapes
-    finite = all(w.dtype == np.float64 and np.isfinite(w).all() for w in drawn.values())
-    holds = fits and finite and found == c.provenance.drawn_sha256
+    holds = fits and found == c.provenance.drawn_sha256
     yield Finding("hash of the drawn network", holds, found)
     if not holds:
         return
-    networks, odd = c.parameters.get("networks", 0.0), 1.0
+    networks, number = (int(c.parameters.get(key, -1)) for key in ("networks", "network"))
+    same = 0 <= number < networks <= 1000 and _drawn_by_seed(c, number, drawn, laws)
+    yield Finding("weights are the seed's draw from Q", same, f"network {number} of {networks}")
     for name, s0, each in _gaussians(*laws):
-        square = arb(0)
         for w, mean, center, log in zip(drawn[name].ravel().tolist(), *each, strict=True):
             far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
             ratio += (far**2 - near**2) / 2 + s0 - arb(log)
-            square += near**2
-        odd = min(odd, *(tail(drawn[name].size, float(square)) for tail in (chdtr, chdtrc)))
-    likely = odd >= _FALSE_ALARM / 100 / max(1.0, networks)
-    yield Finding("weights look like a draw from Q", likely, f"least tail of χ² {odd:.2g}")
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
     variances = {name: np.zeros_like(w) for name, w in drawn.items()}
     wrong = int(_wrong(_layers(drawn, variances), run.settings.activation, *data).sum())
     holds = Fraction(c.risk) >= Fraction(wrong / c.n) and c.risk == c.risk_upper
     yield Finding("its errors", holds, f"{wrong} of {c.n}, {c.risk:.6f} claimed")
     delta = arb(c.ledger.get("pac-bayes", 1e-300))
-    total = ratio + (2 * arb(c.n).sqrt() * arb(max(1.0, networks)) / delta).log()
+    total = ratio + (2 * arb(c.n).sqrt() * max(1, networks) / delta).log()
     holds = networks >= 1 and _beyond(c.risk, c.bound, (total if total > 0 else arb(0)) / c.n)
-    yield Finding("bound (disintegrated)", holds, f"{c.bound:.6f}, best of {networks:g} drawn")
+    yield Finding("bound (disintegrated)", holds, f"{c.bound:.6f}, best of {networks} drawn")
+
+
+def _drawn_by_seed(c: _Claim, number: int, drawn: Weights, laws: Laws) -> bool:
+    """Whether the weights are μ + σz with the numbers z that the recorded seed gives."""
+    sequence = np.random.SeedSequence(c.provenance.certificate_seed, spawn_key=(6,))
+    rng = np.random.default_rng(int(sequence.generate_state(1, np.uint64)[0]))
+    tensors = sorted(_gaussians(*laws), key=lambda item: item[0])
+    for _ in range(number + 1):
+        noise = {name: rng.standard_normal(drawn[name].size) for name, *_ in tensors}
+    wanted = {n: np.array(m) + np.exp(logs) * noise[n] for n, _, (m, _, logs) in tensors}
+    pairs = ((drawn[name].ravel(), w) for name, w in wanted.items())
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in pairs)
 
 
 def _layers(means: Weights, variances: Weights) -> list[list[NDArray[Any]]]:

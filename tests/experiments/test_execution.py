@@ -78,3 +78,14 @@ def test_a_repeat_that_learns_nothing_is_reset_and_a_grid_point_is_not(repeat, t
     summary = store.summary(configuration)
     assert not summary["learned"]
     assert summary["attempts"] == (1 if repeat == 0 else 5)
+
+
+def test_a_damaged_checkpoint_means_beginning_again(tmp_path):
+    configuration, store = replace(chosen("mlp", "digits", 2), repeat=1), Store(tmp_path / "a")
+    whole = Store(tmp_path / "b")
+    run(configuration, whole)
+    store.place(configuration).mkdir(parents=True)
+    (store.place(configuration) / "checkpoint-0.safetensors").write_bytes(b"")
+    assert run(configuration, store) == "done"
+    first, second = (s.summary(configuration) for s in (whole, store))
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}

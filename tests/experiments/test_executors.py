@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.executors import dask_runs, local_runs, slurm_script
+from pacbayes.experiments.execution import run
+from pacbayes.experiments.executors import dask_runs, finished, local_runs, slurm_script
 from pacbayes.experiments.store import Store
 
 WORK = [
@@ -85,7 +87,8 @@ def test_a_dask_worker_killed_in_mid_run_changes_nothing(expected, tmp_path):
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
-        made = dask_runs(WORK, store, cluster.scheduler_address)
+        address = cluster.scheduler_address
+        made = finished(WORK, store, lambda work: dask_runs(work, store, address))
         first, state = next(made)
         assert state == "done"
         busy = next(w for w in cluster.workers.values() if w.process)
@@ -100,3 +103,27 @@ def test_the_slurm_script_is_one_command_for_every_task(tmp_path):
     assert "#SBATCH --array=1-7\n" in text
     assert text.rstrip().endswith("pacbayes reproduce table1 --out 'a b' --workers 1")
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
+
+
+def test_runs_that_others_are_at_are_passed_over_and_come_last(tmp_path):
+    store, asked = Store(tmp_path, patience=3.0), []
+
+    def executor(work):
+        asked.append(list(work))
+        return ((c, run(c, store)) for c in work)
+
+    with store.lease(WORK[0]):
+        pass  # makes its folder
+    (store.place(WORK[0]) / "lease").write_text("somebody else")
+    order = [c for c, state in finished(WORK[:3], store, executor) if state == "done"]
+    assert order == [WORK[1], WORK[2], WORK[0]]
+    assert asked[0] == WORK[:3]
+    assert asked[1] == [WORK[0]]
+
+
+def test_threads_of_one_process_take_turns(expected, tmp_path):
+    """Torch's generator is the process's: two runs at once would share it."""
+    store = Store(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda c: run(c, store), WORK)) == ["done"] * len(WORK)
+    assert results(store) == expected

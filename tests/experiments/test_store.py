@@ -82,3 +82,26 @@ def test_a_lease_ends_with_its_run_even_if_that_fails(tmp_path):
     with pytest.raises(KeyError), store.lease(RUN):
         raise KeyError
     assert not (store.place(RUN) / "lease").exists()
+
+
+def test_whoever_lost_a_lease_leaves_the_new_holders_alone(tmp_path):
+    """A process that was suspended comes back when another has taken over."""
+    store = Store(tmp_path, patience=0.6)
+    path = store.place(RUN) / "lease"
+    with store.lease(RUN):
+        path.write_text("somebody else's")
+        os.utime(path, (0, 0))
+        time.sleep(0.3)  # a beat passes
+        assert path.stat().st_mtime == 0
+    assert path.read_text() == "somebody else's"
+
+
+def test_a_lease_from_the_future_is_stale_too(tmp_path):
+    store = Store(tmp_path)
+    store.place(RUN).mkdir(parents=True)
+    path = store.place(RUN) / "lease"
+    path.touch()
+    os.utime(path, (time.time() + 86_400,) * 2)
+    assert store.state(RUN) == "waiting"
+    with store.lease(RUN) as ours:
+        assert ours

@@ -59,5 +59,8 @@ def test_there_is_no_winner_before_the_grid_is_done(tmp_path):
     assert sweep.winner("mlp", store) is None
     assert sweep.repeated(store) == []
     with store.lease(points[-1]):
-        store.fail(points[-1], "ArithmeticError: diverged")
+        store.fail(points[-1], "OSError: no space left")
+    assert sweep.winner("mlp", store) is None  # it might have been the best
+    with store.lease(points[-1]):
+        store.fail(points[-1], "FloatingPointError: training diverged in epoch 1")
     assert sweep.winner("mlp", store).learning_rate == 0.01  # of those that did not fail

@@ -15,7 +15,13 @@ from pacbayes.experiments.tables import Line, lines, render, table1, table2
 
 def summary(**changes):
     base = dict.fromkeys(("bound", "kl", "vote_zero_one", "small_kl", "certificate"))
-    given = {"train_linear": 0.06, "test_zero_one": 0.07, "seconds": 120.0, "attempts": 1}
+    given = {
+        "learned": True,
+        "train_linear": 0.06,
+        "test_zero_one": 0.07,
+        "seconds": 120.0,
+        "attempts": 1,
+    }
     return base | given | changes
 
 
@@ -73,3 +79,16 @@ def test_every_format_has_every_cell():
     assert r"longer & -- \\" in latex
     assert latex.startswith(r"\begin{tabular}{lr}")
     assert len({len(line) for line in render(rows, "terminal").splitlines()}) == 1
+
+
+def test_repeats_that_never_learned_are_counted_apart(tmp_path):
+    from dataclasses import replace
+
+    store, sweep = Store(tmp_path), Sweep(["mlp"], "digits", 2, repeats=2)
+    for repeat, learned in ((1, True), (2, False)):
+        c = replace(chosen("mlp", "digits", 2), repeat=repeat)
+        with store.lease(c):
+            store.finish(c, summary(learned=learned, train_linear=0.1 * repeat))
+    (line,) = lines(sweep, store)
+    assert (len(line.summaries), line.hopeless) == (1, 1)
+    assert table1([line])[1][1] == "1 (+1 hopeless)"

@@ -55,7 +55,7 @@ def main() -> None:
             raise
         code = _complain(_one_line(error))
     if code == _INTERRUPTED:
-        hint = "; the same command resumes" if sys.argv[1:2] == ["train"] else ""
+        hint = "; the same command resumes" if sys.argv[1:2] in (["train"], ["reproduce"]) else ""
         print(f"\ninterrupted{hint}", file=sys.stderr)
     sys.exit(code)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +13,9 @@ import typer
 from pacbayes.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pacbayes.experiments.columns import Configuration
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
@@ -59,12 +63,13 @@ def reproduce(
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
-    names = COLUMNS if columns is None else tuple(columns.split(","))
+    names = COLUMNS if columns is None else tuple(dict.fromkeys(columns.split(",")))
     if unknown := [name for name in names if name not in COLUMNS]:
         raise ValueError(f"no column {unknown[0]!r}; give some of {', '.join(COLUMNS)}")
-    if dataset not in NAMES:
-        raise ValueError(f"no data set {dataset!r}; give one of {', '.join(NAMES)}")
-    if (executor == "dask") != (scheduler is not None):
+    binary = [n for n in NAMES if n == "digits" or n.startswith("binary-")]
+    if dataset not in binary:
+        raise ValueError(f"no data set {dataset!r} of two classes; give one of {', '.join(binary)}")
+    if (executor == "dask") != bool(scheduler):
         raise ValueError("--executor dask and --scheduler ADDRESS go together")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
     if what == "status":
@@ -73,32 +78,47 @@ def reproduce(
     if what == "slurm":
         _slurm(sweep, store)
         return
-    _make(sweep, store, scheduler, workers)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
+    missing = _make(sweep, store, scheduler, workers)
     if what == "figures":
         from pacbayes.experiments.figures import draw_figures
 
         for path in draw_figures(sweep, store):
             print(path)
-        return
-    _print(what, sweep, store, style, as_json=as_json)
+    else:
+        _print(what, sweep, store, style, as_json=as_json)
+    if missing:
+        print(f"{missing} runs failed or are missing: pacbayes reproduce status", file=sys.stderr)
+        raise typer.Exit(1)
 
 
-def _make(sweep: Sweep, store: Store, scheduler: str | None, workers: int | None) -> None:
-    """The grid, then the repeats of its winners."""
-    from pacbayes.experiments.executors import dask_runs, local_runs
+def _make(sweep: Sweep, store: Store, scheduler: str | None, workers: int | None) -> int:
+    """The grid, then the repeats of its winners; returns how many runs there are not."""
+    missing = _make_all(sweep.searched(), store, scheduler, workers)
+    missing += _make_all(sweep.repeated(store), store, scheduler, workers)
+    return missing + sum(sweep.winner(column, store) is None for column in sweep.columns)
 
-    for stage in (lambda: sweep.searched(), lambda: sweep.repeated(store)):
-        asked = stage()
-        work = [c for c in asked if store.summary(c) is None]
-        if not work:
-            continue
+
+def _make_all(
+    asked: list[Configuration], store: Store, scheduler: str | None, workers: int | None
+) -> int:
+    """What is not made yet; returns how many runs there are not in the end."""
+    from pacbayes.experiments.executors import dask_runs, finished, local_runs
+
+    def executor(work: Sequence[Configuration]) -> Iterator[tuple[Configuration, str]]:
+        return dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
+
+    left = [c for c in asked if store.summary(c) is None]
+    if left:
         store.folder.mkdir(parents=True, exist_ok=True)
-        print(f"{len(work)} of {len(asked)} runs to make", file=sys.stderr, flush=True)
-        made = dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
-        for i, (configuration, state) in enumerate(made, 1):
-            why = f": {store.failure(configuration)}" if state == "failed" else ""
-            line = f"{i:4d} of {len(work)}  {configuration.key}  {state}{why}"
-            print(line, file=sys.stderr, flush=True)
+        print(f"{len(left)} of {len(asked)} runs to make", file=sys.stderr, flush=True)
+        if held := sum(store.state(c) == "running" for c in left):
+            note = f"{held} of them are somebody's, or were left within the last minute: these wait"
+            print(note, file=sys.stderr, flush=True)
+    for i, (c, state) in enumerate(finished(left, store, executor), 1):
+        why = f": {store.failure(c)}" if state == "failed" else ""
+        print(f"{i:4d} of {len(left)}  {c.key}  {state}{why}", file=sys.stderr, flush=True)
+    return sum(store.summary(c) is None for c in asked)
 
 
 def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
@@ -143,4 +163,5 @@ def _slurm(sweep: Sweep, store: Store) -> None:
     options += ["--repeats", str(sweep.repeats), "--grid", sweep.search, "--out", str(store.folder)]
     options += [] if sweep.epochs is None else ["--epochs", str(sweep.epochs)]
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
+    store.folder.mkdir(parents=True, exist_ok=True)  # Slurm writes its logs there
     print(slurm_script(count, ["pacbayes", "reproduce", "table1", *options], store.folder), end="")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from pacbayes.baselines.mlp import MLP, MLPFitting
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import small_kl
 from pacbayes.certificate import certify
-from pacbayes.checkpoint import load_tensors, save_json, save_tensors
+from pacbayes.checkpoint import DamagedFileError, load_tensors, save_json, save_tensors
 from pacbayes.data import load
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Store
@@ -28,7 +30,8 @@ from pacbayes.training import Trainer
 __all__ = ["Summary", "run"]
 
 _CHECKPOINT_SECONDS = 20.0
-_ATTEMPTS = 5
+_ATTEMPTS = 5  # each with a prior of its own, for which certificates pay
+_ONE_AT_A_TIME = threading.Lock()
 _VOTES = 100
 
 
@@ -43,7 +46,7 @@ class Summary:
             pbg of their sign.
         vote_zero_one: of the majority vote of a hundred draws.
         small_kl: the small-kl bound of the same risk and KL, without a Monte-Carlo term.
-        certificate: with one, at δ in total.
+        certificate: with one, at δ in total; both pay for the priors of resets.
         attempts: starts until the run learned.
     """
 
@@ -61,25 +64,24 @@ class Summary:
     versions: dict[str, str]
 
 
-def run(configuration: Configuration, store: Store) -> str:
-    """Make a run unless it is made; returns its state. Waits for others who are at it.
+def run(configuration: Configuration, store: Store) -> Literal["done", "failed", "busy"]:
+    """Make a run unless it is made, or somebody else is at it.
 
-    On one thread, since torch's sums depend on how many there are: the same bits everywhere.
+    On one thread, since torch's sums depend on how many there are, and one at a time in a process,
+    since its generator is the process's.
     """
-    torch.set_num_threads(1)
-    while store.summary(configuration) is None:
-        with store.lease(configuration) as ours:
-            if not ours:
-                time.sleep(min(1.0, store.patience / 10))
-                continue
-            if store.summary(configuration) is not None:  # another finished in between
-                break
-            try:
-                summary = _summarised(configuration, store.place(configuration))
-            except (ValueError, ArithmeticError, RuntimeError, OSError, MemoryError) as error:
-                store.fail(configuration, f"{type(error).__name__}: {error}")
-                return "failed"
-            store.finish(configuration, asdict(summary))
+    with _ONE_AT_A_TIME, store.lease(configuration) as ours:
+        if store.summary(configuration) is not None:
+            return "done"
+        if not ours:
+            return "busy"
+        torch.set_num_threads(1)
+        try:
+            summary = _summarised(configuration, store.place(configuration))
+        except (ValueError, ArithmeticError, RuntimeError, OSError, MemoryError) as error:
+            store.fail(configuration, f"{type(error).__name__}: {error}")
+            return "failed"
+        store.finish(configuration, asdict(summary))
     return "done"
 
 
@@ -112,7 +114,11 @@ def _trained(configuration: Configuration, place: Path, x: Tensor, y: Tensor) ->
     loop, saved = _loop(configuration, x, y), time.monotonic()
     path = place / f"checkpoint-{configuration.attempt}.safetensors"
     if path.exists():
-        loop.restore(*load_tensors(path))
+        try:
+            loop.restore(*load_tensors(path))
+        except DamagedFileError:  # from the beginning, then
+            path.unlink()
+            loop = _loop(configuration, x, y)
     for progress in loop.steps():
         over = progress.batch == progress.batches
         if over and (loop.finished or time.monotonic() - saved > _CHECKPOINT_SECONDS):
@@ -132,7 +138,7 @@ def _summary(
             network: Network = loop.network.eval()
             error = zero_one(predict_randomised(network, x), y).double().mean().item()
             vote = zero_one(majority_vote(network, x, _VOTES), y).double().mean().item()
-            certificate = certify(network, loop.x, loop.y, samples=10).bound
+            certificate = certify(network, loop.x, loop.y, samples=10, priors=_ATTEMPTS).bound
         else:
             F = loop.outputs(x, _VOTES)  # type: ignore[attr-defined]
             error = zero_one(F, y).double().mean().item()
@@ -146,7 +152,9 @@ def _summary(
         kl=best.kl if bounded else None,
         test_zero_one=error,
         vote_zero_one=vote,
-        small_kl=small_kl(best.risk, best.kl, loop.n, loop.settings.delta) if ours else None,
+        small_kl=small_kl(best.risk, best.kl, loop.n, loop.settings.delta / _ATTEMPTS)
+        if ours
+        else None,
         certificate=certificate,
         seconds=loop.seconds,
         attempts=configuration.attempt + 1,

@@ -8,7 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -17,9 +20,24 @@ from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
 
-__all__ = ["dask_runs", "local_runs", "slurm_script"]
+__all__ = ["dask_runs", "finished", "local_runs", "slurm_script"]
 
 Done = tuple[Configuration, str]
+Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
+
+
+def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
+    """Whatever is free, then what others were at or have left; yields runs as they end."""
+    while work:
+        busy = []
+        for configuration, state in executor(work):
+            if state == "busy":
+                busy.append(configuration)
+            else:
+                yield configuration, state
+        if len(busy) == len(work):
+            time.sleep(store.patience / 6)
+        work = busy
 
 
 def local_runs(
@@ -28,7 +46,7 @@ def local_runs(
     """A process per run and as many at once as there are cores; yields runs as they end."""
     workers = min(workers or os.cpu_count() or 1, len(work)) or 1
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, context, _leave_with_parent, (os.getpid(),)) as pool:
         futures = {pool.submit(run, c, store): c for c in work}
         try:
             for future in as_completed(futures):
@@ -42,6 +60,17 @@ def local_runs(
             raise
 
 
+def _leave_with_parent(parent: int) -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> Iterator[Done]:
     """On the workers of a Dask scheduler, all of which must see the store's folder."""
     try:
@@ -50,7 +79,8 @@ def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> It
     except ImportError:
         raise ValueError("--executor dask needs pip install 'pacbayes[cluster]'") from None
     with Client(scheduler) as client:
-        futures = {client.submit(run, c, store, key=c.key, retries=3, pure=True): c for c in work}
+        keys = {c: f"{c.key}-{uuid.uuid4()}" for c in work}  # others may ask for the same
+        futures = {client.submit(run, c, store, key=keys[c], retries=3): c for c in work}
         for future in as_dask_completes(futures):
             yield futures[future], future.result()
 
@@ -64,7 +94,7 @@ def slurm_script(count: int, command: Sequence[str], folder: Path) -> str:
 #SBATCH --array=1-{count}
 #SBATCH --cpus-per-task=2
 #SBATCH --time=24:00:00
-#SBATCH --output={folder}/slurm-%a.log
+#SBATCH --output="{folder}/slurm-%a.log"
 # Every task takes whatever run is free; a task that is killed leaves its run to the others.
 {line} --workers 1
 """

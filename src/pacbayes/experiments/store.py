@@ -13,8 +13,9 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -71,47 +72,62 @@ class Store:
         place = self.place(configuration)
         place.mkdir(parents=True, exist_ok=True)
         path = place / "lease"
-        if not self._take(path):
+        token = self._take(path)
+        if token is None:
             yield False
             return
         if not (place / "configuration.json").exists():
             save_json(place / "configuration.json", asdict(configuration))
         done = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(path, done), daemon=True)
+        beat = threading.Thread(target=self._beat, args=(path, token, done), daemon=True)
         beat.start()
         try:
             yield True
         finally:
             done.set()
             beat.join()
-            path.unlink(missing_ok=True)
+            if _token(path) == token:
+                path.unlink(missing_ok=True)
 
-    def _take(self, path: Path) -> bool:
-        """Create the lease; a stale one is first moved away, which only one of many can do."""
+    def _take(self, path: Path) -> str | None:
+        """Create the lease and return its token; a stale one is first moved away."""
+        seen = _token(path)
         if path.exists() and not self._alive(path):
-            aside = path.with_name(f"lease.{socket.gethostname()}.{os.getpid()}.{time.time_ns()}")
+            aside = path.with_name(f"lease.{uuid.uuid4()}")
             try:
                 path.rename(aside)
-                aside.unlink()
+                if _token(aside) != seen:  # somebody was quicker, and this is his
+                    os.link(aside, path)
+                    return None
             except OSError:
-                return False
+                return None
+            finally:
+                aside.unlink(missing_ok=True)
+        token = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4()}"
         try:
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
-            return False
+            return None
         with os.fdopen(handle, "w") as file:
-            file.write(f"{socket.gethostname()} {os.getpid()}\n")
-        return True
+            file.write(token)
+        return token
 
     def _alive(self, path: Path) -> bool:
+        """By the clocks of this machine and of the file's, which must agree within patience."""
         try:
-            return time.time() - path.stat().st_mtime < self.patience
+            return abs(time.time() - path.stat().st_mtime) < self.patience
         except OSError:
             return False
 
-    def _beat(self, path: Path, done: threading.Event) -> None:
+    def _beat(self, path: Path, token: str, done: threading.Event) -> None:
         while not done.wait(self.patience / 6):
-            try:
-                os.utime(path)
-            except OSError:  # the folder is gone; the run will notice
-                return
+            if _token(path) == token:
+                with suppress(OSError):
+                    os.utime(path)
+
+
+def _token(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None

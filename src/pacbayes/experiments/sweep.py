@@ -31,14 +31,15 @@ class Sweep:
         return [c for column in self.columns for c in grid(column, self.dataset, self.epochs)]
 
     def winner(self, column: str, store: Store) -> Configuration | None:
-        """The best point of a column's grid; None while a point is missing that did not fail.
+        """The best point of a column's grid; None while a point is missing that did not diverge.
 
         By bound where one is not vacuous, else by training loss, among the runs that learned.
         """
         if self.search == "chosen" or column in OURS:
             return chosen(column, self.dataset, self.epochs)
         points = list(grid(column, self.dataset, self.epochs))
-        if any(store.state(c) in ("waiting", "running") for c in points):
+        missing = [c for c in points if store.state(c) != "done"]
+        if any("FloatingPointError" not in (store.failure(c) or "") for c in missing):
             return None
         found = [(c, s) for c in points if (s := store.summary(c)) is not None]
         found = [(c, s) for c, s in found if s["learned"]] or found

@@ -29,6 +29,7 @@ class Line:
     column: str
     summaries: Sequence[dict[str, Any]]
     printed: paper.PaperResult | None = None
+    hopeless: int = 0  # repeats that never learned, however often they were reset
 
     def values(self, name: str) -> list[float]:
         return [s[name] for s in self.summaries if s[name] is not None]
@@ -56,7 +57,9 @@ def lines(sweep: Sweep, store: Store) -> list[Line]:
     for column in sweep.columns:
         repeats = [c for c in sweep.repeated(store) if c.column == column]
         done = [s for c in repeats if (s := store.summary(c)) is not None]
-        found.append(Line(column, done, paper.COLUMNS.get(column) if beside else None))
+        learned = [s for s in done if s["learned"]]
+        printed = paper.COLUMNS.get(column) if beside else None
+        found.append(Line(column, learned, printed, len(done) - len(learned)))
     return found
 
 
@@ -69,6 +72,7 @@ def table1(found: Sequence[Line]) -> list[list[str]]:
     rows = [header]
     for line in found:
         row = [line.column, str(len(line.summaries))]
+        row[1] += f" (+{line.hopeless} hopeless)" if line.hopeless else ""
         for name in _ROWS:
             row.append(_percent(line.mean(name), line.sigma(name)))
             if beside:
