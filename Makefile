@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results certificates bench recipes priors mutants clean
+.PHONY: run test results certificates paper paper-tables bench recipes priors mutants clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -39,6 +39,17 @@ results: .venv/installed
 
 certificates: .venv/installed
 	$(BIN)/python results/certificates/make.py
+
+# The paper's runs, hours of them, and what is there of them as tables and figures.
+REPRODUCE := $(BIN)/pacbayes reproduce
+paper: .venv/installed
+	$(REPRODUCE) table1 --repeats 3 --out results/paper
+	$(MAKE) paper-tables
+
+paper-tables: .venv/installed
+	$(REPRODUCE) table1 --repeats 3 --out results/paper --as-is --format markdown > results/paper/table1.md
+	$(REPRODUCE) table2 --repeats 3 --out results/paper --as-is --format markdown > results/paper/table2.md
+	$(REPRODUCE) figures --repeats 3 --out results/paper --as-is
 
 bench: .venv/installed
 	$(BIN)/pacbayes bench --out benchmarks/results.md

@@ -394,6 +394,10 @@ def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_
     asked += ("--out", tmp_path / "store")
     code, out, _ = run_cli("reproduce", "status", *asked)
     assert (code, out.splitlines()[0]) == (0, "0 done  0 running  0 failed  1 waiting")
+    code, out, err = run_cli("reproduce", "table1", *asked, "--as-is")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].split()[:2] == ["mlp", "0"]
+    assert not (tmp_path / "store").exists()
     code, out, err = run_cli("reproduce", "table1", *asked, "--format", "csv")
     assert code == 0
     assert out.splitlines()[0].startswith("column,repeats,train linear")

@@ -30,3 +30,10 @@ def test_a_class_that_is_not_the_largest_alone_is_wrong():
     p = torch.tensor([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2]])
     assert wrong_class(p, torch.tensor([0, 0])).tolist() == [0.0, 1.0]
     assert wrong_class(p, torch.tensor([1, 1])).tolist() == [1.0, 1.0]
+
+
+def test_wrong_classes_are_those_that_are_not_the_largest_to_the_last_bit():
+    p = torch.rand(2000, 10).softmax(-1)
+    y = torch.randint(10, (2000,))
+    assert torch.equal(wrong_class(p, y).bool(), p.argmax(-1) != y)
+    assert torch.equal(wrong_class(p.double(), y).bool(), p.argmax(-1) != y)

@@ -74,18 +74,17 @@ def make(name: str, folder: Path, options: str) -> Path:
     """The row's best run, certified and verified, its output in `name`.txt."""
     train = f"train {options} --out {folder.relative_to(RESULTS.parent)}".replace("  ", " ")
     best = Path(json.loads(call(f"{train} --json"))["run"])
-    commands = [
-        f"certify {best}",
-        f"verify {best}/certificate.json --full",
-        f"certify {best} --bound disintegrated --networks 10",
-        f"verify {best}/certificate-drawn.json",
-    ]
-    out = HERE / f"{name}.txt"
-    if not out.exists():
-        text = f"$ pacbayes {train}\n\n"
-        for command in commands:
-            text += f"$ pacbayes {command}\n{call(command)}\n"
-        out.write_text(text)
+    drawn = f"{best}/certificate-drawn.json"
+    for part, commands in (
+        ("", [f"certify {best}", f"verify {best}/certificate.json --full"]),
+        ("-drawn", [f"certify {best} --bound disintegrated --networks 10", f"verify {drawn}"]),
+    ):
+        out = HERE / f"{name}{part}.txt"
+        if not out.exists():
+            text = "" if part else f"$ pacbayes {train}\n\n"
+            for command in commands:
+                text += f"$ pacbayes {command}\n{call(command)}\n"
+            out.write_text(text)
     return RESULTS.parent / best
 
 
@@ -100,7 +99,7 @@ def table(rows: list[tuple[str, Path, str, str, str]]) -> str:
             prior,
             f"**{percent_up(c['bound'])}**",
             f"{100 * test['randomised']:.2f} %",
-            f"**{percent_up(drawn['bound'])}**",
+            f"[**{percent_up(drawn['bound'])}**](results/certificates/{name}-drawn.txt)",
             f"{100 * test['drawn']:.2f} %",
             beside,
             str(c["n"]),

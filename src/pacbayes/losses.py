@@ -19,11 +19,15 @@ def zero_one(prediction: Tensor, y: Tensor) -> Tensor:
 
 def missed(probabilities: Tensor, y: Tensor) -> Tensor:
     """1 − P(class y), of probabilities (…, B, k): the linear loss for more than two classes."""
-    index = y.expand(probabilities.shape[:-1]).unsqueeze(-1)
-    return 1 - probabilities.gather(-1, index).squeeze(-1)
+    return 1 - _own(probabilities, y).squeeze(-1)
 
 
 def wrong_class(probabilities: Tensor, y: Tensor) -> Tensor:
     """1{the largest probability is not y's}; a tie counts as an error."""
-    own = 1 - missed(probabilities, y).unsqueeze(-1)
-    return ((probabilities >= own).sum(-1) > 1).to(probabilities.dtype)
+    as_large = (probabilities >= _own(probabilities, y)).sum(-1)  # y itself among them
+    return (as_large > 1).to(probabilities.dtype)
+
+
+def _own(probabilities: Tensor, y: Tensor) -> Tensor:
+    index = y.expand(probabilities.shape[:-1]).unsqueeze(-1)
+    return probabilities.gather(-1, index)

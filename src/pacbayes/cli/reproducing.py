@@ -48,6 +48,9 @@ def reproduce(
     style: Annotated[
         Literal["terminal", "markdown", "csv", "latex"], typer.Option("--format")
     ] = "terminal",
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Make no runs; take those that are there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make the runs of the paper's tables that are not made yet, then print a table.
@@ -79,7 +82,7 @@ def reproduce(
         _slurm(sweep, store)
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
-    missing = _make(sweep, store, scheduler, workers)
+    missing = 0 if as_is else _make(sweep, store, scheduler, workers)
     if what == "figures":
         from pacbayes.experiments.figures import draw_figures
 
