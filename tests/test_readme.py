@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pacbayes.bounds import percent_up
+from pacbayes.data.idx import cache_folder
+from pacbayes.verify import verify
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -65,3 +67,12 @@ def test_the_certificates_shown_are_the_committed_ones():
     table = module.table(rows)
     assert table in README
     assert table.replace("(results/certificates/", "(") in (path.parent / "README.md").read_text()
+
+
+@pytest.mark.skipif(not (cache_folder() / "mnist").exists(), reason="MNIST is not in the cache")
+@pytest.mark.parametrize("name", ["binary-relu-learned", "ten-relu-learned"])
+def test_published_certificates_can_be_checked_by_anyone(name):
+    """With the weights that are in the repository."""
+    folder = ROOT / "results" / "certificates" / name / "scale-0.03"
+    for certificate in ("certificate.json", "certificate-drawn.json"):
+        assert all(finding.holds for finding in verify(folder / certificate))
