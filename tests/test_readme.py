@@ -9,6 +9,10 @@ import pytest
 
 from pacbayes.bounds import percent_up
 from pacbayes.data.idx import cache_folder
+from pacbayes.experiments.columns import COLUMNS
+from pacbayes.experiments.store import Store
+from pacbayes.experiments.sweep import Sweep
+from pacbayes.experiments.tables import lines, render, table1, table2
 from pacbayes.verify import verify
 
 ROOT = Path(__file__).parent.parent
@@ -76,3 +80,17 @@ def test_published_certificates_can_be_checked_by_anyone(name):
     folder = ROOT / "results" / "certificates" / name / "scale-0.03"
     for certificate in ("certificate.json", "certificate-drawn.json"):
         assert all(finding.holds for finding in verify(folder / certificate))
+
+
+def test_the_reproduced_tables_are_those_of_the_committed_store():
+    sweep, store = Sweep(COLUMNS, repeats=3), Store(ROOT / "results" / "paper")
+    found = lines(sweep, store)
+    assert sum(len(line.summaries) for line in found) > 0
+    for name, rows in (("table1", table1(found)), ("table2", table2(found, sweep, store))):
+        text = render(rows, "markdown")
+        assert text == (store.folder / f"{name}.md").read_text()
+    for line in found:  # what was run agrees with the paper, or is better
+        if line.column.startswith(("fix-lambda", "optim-lambda")) and line.summaries:
+            assert line.mean("bound") <= line.printed.bound + 0.005
+        if line.column == "mlp" and line.summaries:
+            assert line.mean("test_zero_one") == pytest.approx(0.0182, abs=0.003)
