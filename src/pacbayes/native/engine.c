@@ -81,7 +81,7 @@ static void group_task(void *argument, int n) {
     for (int l = 1; l <= e->depth && j->gradients; l++) {
         layer *y = &e->layers[l];
         memset(p->gw[l], 0, (size_t)y->out * y->ip * sizeof(float));
-        memset(p->gs[l], 0, (size_t)y->out * y->ip * sizeof(float));
+        if (e->learned || l == e->depth) memset(p->gs[l], 0, (size_t)y->out * y->ip * sizeof(float));
         memset(p->gb[l], 0, y->op * sizeof(float));
         memset(p->gsb[l], 0, y->op * sizeof(float));
     }
