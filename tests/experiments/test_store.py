@@ -27,17 +27,18 @@ def test_one_at_a_time_holds_a_lease(tmp_path):
 def test_of_many_who_ask_at_once_one_gets_it(tmp_path):
     """Also where a stale lease is in the way."""
     for stale in (False, True):
-        store, got, go = Store(tmp_path / str(stale)), [], threading.Barrier(8)
+        store, got = Store(tmp_path / str(stale)), []
+        go, asked = threading.Barrier(8), threading.Barrier(8)
         if stale:
             store.place(RUN).mkdir(parents=True)
             (store.place(RUN) / "lease").touch()
             os.utime(store.place(RUN) / "lease", (0, 0))
 
-        def ask(store=store, got=got, go=go):
+        def ask(store=store, got=got, go=go, asked=asked):
             go.wait()
             with store.lease(RUN) as ours:
                 got.append(ours)
-                time.sleep(0.2)
+                asked.wait()  # nobody leaves before all have asked
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
