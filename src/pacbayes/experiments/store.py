@@ -104,12 +104,14 @@ class Store:
             finally:
                 aside.unlink(missing_ok=True)
         token = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4()}"
+        own = path.with_name(f"lease.{uuid.uuid4()}")
+        own.write_text(token)
         try:
-            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        except FileExistsError:
+            os.link(own, path)  # there with its token at once, or not at all
+        except OSError:
             return None
-        with os.fdopen(handle, "w") as file:
-            file.write(token)
+        finally:
+            own.unlink(missing_ok=True)
         return token
 
     def _alive(self, path: Path) -> bool:
