@@ -50,16 +50,20 @@ def test_of_many_who_ask_at_once_one_gets_it(tmp_path):
 
 
 def test_a_lease_that_nobody_touches_is_anybodys_and_one_that_is_touched_is_not(tmp_path):
-    store = Store(tmp_path, patience=0.6)
+    store = Store(tmp_path, patience=3.0)
+    path = store.place(RUN) / "lease"
     with store.lease(RUN) as ours:
         assert ours
-        time.sleep(1.2)  # it beats meanwhile
+        first = path.stat().st_mtime
+        deadline = time.monotonic() + 60
+        while path.stat().st_mtime == first and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert path.stat().st_mtime > first  # it beats
         with store.lease(RUN) as other:
             assert not other
-    path = store.place(RUN) / "lease"
     path.touch()
     assert store.state(RUN) == "running"
-    time.sleep(0.7)
+    os.utime(path, (time.time() - 4,) * 2)
     assert store.state(RUN) == "waiting"
     with store.lease(RUN) as ours:
         assert ours
