@@ -15,7 +15,7 @@ from pacbayes import bounds
 from pacbayes.bodies import Dense, Deterministic
 from pacbayes.certificate import Certificate, checked_copy, contributions
 from pacbayes.choices import DRAWN
-from pacbayes.gaussian import Gaussian
+from pacbayes.gaussian import gaussians
 from pacbayes.hidden import FUNCTIONS
 from pacbayes.ledger import Ledger
 from pacbayes.network import Network
@@ -43,7 +43,7 @@ def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwo
     Numpy's generator, so that a verifier without torch can draw the same.
     """
     weights, ratios = {}, {}
-    for name, g in sorted(_gaussians(network).items()):
+    for name, g in sorted(gaussians(network).items()):
         mean, s, s0 = g.mean.double(), g.log_scale.double(), g.prior_log_scale.double()
         noise = torch.from_numpy(generator.standard_normal(tuple(mean.shape)))
         w = mean + s.exp() * noise
@@ -151,7 +151,3 @@ def _errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:
             margin = own - z.scatter(1, labels.unsqueeze(1), -math.inf).amax(1)
         wrong += int((~(margin > _CLOSE)).sum())
     return wrong
-
-
-def _gaussians(network: Network) -> dict[str, Gaussian]:
-    return {name: m for name, m in network.named_modules() if isinstance(m, Gaussian)}

@@ -9,7 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["INITIAL_VARIANCE", "Gaussian", "digest_outside", "digest_prior", "kl", "kl_by_part"]
+__all__ = [
+    "INITIAL_VARIANCE",
+    "Gaussian",
+    "digest_outside",
+    "digest_prior",
+    "gaussians",
+    "kl",
+    "kl_by_part",
+]
 
 INITIAL_VARIANCE = 0.05  # of the truncated normal the means start from (Experiments; a variance)
 
@@ -105,6 +113,11 @@ class _LogDensity(torch.autograd.Function):
         return mean, spread.sum_to_size(log_scale.shape), None
 
 
+def gaussians(module: nn.Module) -> dict[str, Gaussian]:
+    """Every Gaussian in the module, under the name it has there."""
+    return {name: m for name, m in module.named_modules() if isinstance(m, Gaussian)}
+
+
 def kl(module: nn.Module) -> Tensor:
     """KL(Q|P) of every Gaussian in the module, a float64 scalar with a gradient.
 
@@ -112,14 +125,14 @@ def kl(module: nn.Module) -> Tensor:
         ValueError: a trainable parameter belongs to no Gaussian, so Q would not cover it.
     """
     _refuse_parameters_outside(module)
-    parts = [g.kl() for g in module.modules() if isinstance(g, Gaussian)]
+    parts = [g.kl() for g in gaussians(module).values()]
     return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.float64)
 
 
 def kl_by_part(module: nn.Module) -> dict[str, float]:
     """The same KL, Gaussian by Gaussian, under the names the modules have in the network."""
     _refuse_parameters_outside(module)
-    return {name: g.kl().item() for name, g in module.named_modules() if isinstance(g, Gaussian)}
+    return {name: g.kl().item() for name, g in gaussians(module).items()}
 
 
 def digest_outside(module: nn.Module) -> str:
@@ -127,12 +140,7 @@ def digest_outside(module: nn.Module) -> str:
 
     What predicts without being part of Q must be what it was before the data were seen.
     """
-    inside = {
-        id(t)
-        for g in module.modules()
-        if isinstance(g, Gaussian)
-        for t in (*g.parameters(), *g.buffers())
-    }
+    inside = {id(t) for g in gaussians(module).values() for t in (*g.parameters(), *g.buffers())}
     hasher = hashlib.sha256()
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if id(tensor) not in inside:
@@ -146,15 +154,14 @@ def digest_outside(module: nn.Module) -> str:
 def digest_prior(module: nn.Module) -> str:
     """SHA-256 of the prior of every Gaussian, whatever its precision."""
     hasher = hashlib.sha256()
-    for gaussian in module.modules():
-        if isinstance(gaussian, Gaussian):
-            for tensor in (gaussian.prior_mean, gaussian.prior_log_scale):
-                hasher.update(tensor.detach().cpu().double().numpy().tobytes())
+    for g in gaussians(module).values():
+        for tensor in (g.prior_mean, g.prior_log_scale):
+            hasher.update(tensor.detach().cpu().double().numpy().tobytes())
     return hasher.hexdigest()
 
 
 def _refuse_parameters_outside(module: nn.Module) -> None:
-    inside = {id(p) for g in module.modules() if isinstance(g, Gaussian) for p in g.parameters()}
+    inside = {id(p) for g in gaussians(module).values() for p in g.parameters()}
     outside = [n for n, p in module.named_parameters() if p.requires_grad and id(p) not in inside]
     if outside:
         raise ValueError(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.bounds import ALPHA, kl_inverse
-from pacbayes.gaussian import Gaussian
+from pacbayes.gaussian import gaussians
 
 __all__ = ["catoni_objective", "fix_lambda", "small_kl_lambda", "small_kl_objective"]
 
@@ -22,9 +22,7 @@ def fix_lambda(risk: Tensor, network: nn.Module, coefficient: float) -> None:
     """
     risk.backward()
     with torch.no_grad():
-        for g in network.modules():
-            if not isinstance(g, Gaussian):
-                continue
+        for g in gaussians(network).values():
             s0 = g.prior_log_scale
             _add(g.mean, g.mean - g.prior_mean, coefficient * math.exp(-2 * s0.item()))
             if isinstance(g.log_scale, nn.Parameter):

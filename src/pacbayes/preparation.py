@@ -61,9 +61,9 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
             )
         run.load_prior()
         return run
-    check_sample(*data.tensors("train"), repeats=settings.repeats)
     new = not folder.exists()
     if own is None:
+        check_sample(*data.tensors("train"), repeats=settings.repeats)
         network = build_network(settings, wanted.features, len(wanted.classes))
     else:
         for _ in prior_steps(folder, settings, source, data):

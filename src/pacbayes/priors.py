@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pacbayes.augmentation import image_side, moved_images
-from pacbayes.gaussian import Gaussian
+from pacbayes.gaussian import gaussians
 from pacbayes.layers import GaussianLinear
 from pacbayes.loop import Progress
 from pacbayes.network import Network, build_network
@@ -83,11 +83,11 @@ def as_prior(teacher: Teacher, settings: Settings) -> Network:
     """The network of a run, its prior and posterior where the teacher's means are now."""
     classes, inputs = teacher.network.classes, teacher.x.shape[1]
     network = build_network(settings, inputs, classes)
-    pairs = zip(_gaussians(network), _gaussians(teacher.network), strict=True)
+    learned = gaussians(teacher.network)
     with torch.no_grad():
-        for ours, learned in pairs:
-            ours.mean.copy_(learned.mean)
-            ours.prior_mean.copy_(learned.mean)
+        for name, g in gaussians(network).items():
+            g.mean.copy_(learned[name].mean)
+            g.prior_mean.copy_(learned[name].mean)
     return network
 
 
@@ -100,7 +100,3 @@ def _spread_out(network: Network, seed: int) -> None:
             deviation = math.sqrt(2 / layer.weight.mean.shape[1])
             layer.weight.mean.normal_(0, deviation, generator=generator)
             layer.bias.mean.zero_()
-
-
-def _gaussians(network: Network) -> list[Gaussian]:
-    return [m for m in network.modules() if isinstance(m, Gaussian)]

@@ -69,7 +69,7 @@ class Trainer(Loop):
         """
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
-        lam = self.log_lambda.exp().item()
+        lam = self.lam
         self.optimiser.param_groups[0]["lr"] = rate
         if self.native is not None:
             loss = self.native.loss_and_grad(
