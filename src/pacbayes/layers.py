@@ -38,31 +38,43 @@ class GaussianLinear(nn.Module):
         Returns:
             Mean (..., outputs) and deviation, (..., 1) where all scales are equal.
         """
-        mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
         if self.weight.learned_scale:
+            mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
             spread = nn.functional.linear(a.square(), self.weight.variance, self.bias.variance)
             return mean, spread.sqrt()
-        deviation: Tensor = _EqualDeviation.apply(a, self.weight.variance)
-        return mean, deviation
+        moments: tuple[Tensor, Tensor] = _EqualMoments.apply(
+            a, self.weight.mean, self.bias.mean, self.weight.variance
+        )
+        return moments
 
 
-class _EqualDeviation(torch.autograd.Function):
-    """√(σ²(‖a‖² + 1)) where every weight has the variance σ², which is not trained.
+class _EqualMoments(torch.autograd.Function):
+    """μa + β and √(σ²(‖a‖² + 1)) where every weight has the variance σ², which is not trained.
 
-    Written out because autograd would store the squares and go through them twice more.
+    Written out because autograd would store the squares, go through them twice more, and add the
+    two slopes in a to each other in a pass of its own.
     """
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, variance: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, a: Tensor, weight: Tensor, bias: Tensor, variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
         norm = torch.linalg.vector_norm(a, dim=-1, keepdim=True)
-        deviation: Tensor = (variance * (norm.square() + 1)).sqrt()
-        ctx.save_for_backward(a, deviation, variance)
-        return deviation
+        deviation = (variance * (norm.square() + 1)).sqrt()
+        ctx.save_for_backward(a, weight, deviation, variance)
+        return nn.functional.linear(a, weight, bias), deviation
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        a, deviation, variance = ctx.saved_tensors
-        return a * (grad * variance / deviation), None
+    def backward(
+        ctx: Any, g_mean: Tensor, g_deviation: Tensor
+    ) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        a, weight, deviation, variance = ctx.saved_tensors
+        g, rows = g_mean.flatten(0, -2), a.flatten(0, -2)
+        slope = None
+        if ctx.needs_input_grad[0]:
+            slope = a * (g_deviation * variance / deviation)
+            slope.view_as(rows).addmm_(g, weight)
+        return slope, g.T @ rows, g.sum(0), None
 
 
 class GaussianConv2d(nn.Module):
