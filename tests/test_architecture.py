@@ -34,7 +34,7 @@ ROOMS = [  # each may import from earlier lines only
     {"certificate", "training", "records"},
     {"drawn"},
     {"priors"},
-    {"runs"},
+    {"runs", "estimator"},
     {"preparation"},
     {"predictions", "bench", "experiments"},
     {"plots", "console"},

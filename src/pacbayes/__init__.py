@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
     from pacbayes.certificate import Certificate, certify
     from pacbayes.enumeration import exact_aggregate
+    from pacbayes.estimator import CertificateWarning, PACBayesClassifier
     from pacbayes.gaussian import Gaussian, kl
     from pacbayes.layers import GaussianConv2d, GaussianLinear
     from pacbayes.network import Network, build_network, dense_network
@@ -27,6 +28,7 @@ _HOMES = {
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),
     "certificate": ("Certificate", "certify"),
     "enumeration": ("exact_aggregate",),
+    "estimator": ("CertificateWarning", "PACBayesClassifier"),
     "gaussian": ("Gaussian", "kl"),
     "layers": ("GaussianConv2d", "GaussianLinear"),
     "network": ("Network", "build_network", "dense_network"),
@@ -36,12 +38,14 @@ _HOMES = {
 }
 __all__ = [
     "Certificate",
+    "CertificateWarning",
     "Dense",
     "Deterministic",
     "Gaussian",
     "GaussianConv2d",
     "GaussianLinear",
     "Network",
+    "PACBayesClassifier",
     "Sampled",
     "Settings",
     "Trainer",

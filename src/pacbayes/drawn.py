@@ -94,6 +94,8 @@ def certify_drawn(
         raise ValueError("only dense networks, or a last layer on a fixed body, can be kept")
     if networks < 1:
         raise ValueError(f"networks must be at least 1, got {networks}")
+    if priors < 1:
+        raise ValueError(f"priors must be at least 1, got {priors}")
     exact = checked_copy(network, x, y, repeats=repeats)
     others = [f"other prior {i}, pac-bayes" for i in range(1, priors)]
     ledger = Ledger.equal(delta, "pac-bayes", *others)

@@ -7,9 +7,19 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["check_bound_set", "check_examples", "check_sample"]
+__all__ = ["FittedError", "NoSampleError", "check_bound_set", "check_examples", "check_sample"]
 
 _FEW_REPEATS, _ANYWAY = 0.01, 3  # part and number; a sample drawn with replacement has 0.37
+
+_CLOSE = 1e-6  # what a fitted step's own rounding may leave
+
+
+class NoSampleError(ValueError):
+    """Examples that can be seen not to be independent draws, about which no bound holds."""
+
+
+class FittedError(NoSampleError):
+    """Their preprocessing has looked at all of them."""
 
 
 def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
@@ -60,33 +70,45 @@ def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
     examples = zip(rows.numpy(), y.tolist(), strict=True)
     again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
     if again > max(_ANYWAY, _FEW_REPEATS * len(rows)):
-        raise ValueError(
+        raise NoSampleError(
             f"{again} of {len(rows)} examples occur again: data drawn with replacement or "
             "augmented are no sample; if these are naturally like that, say so with repeats"
         )
 
 
 def _refuse_fitted(rows: Tensor) -> None:
-    """Means of zero or ranges of [0, 1] that only preprocessing fitted to these rows gives them."""
+    """Refuse what only preprocessing fitted to these rows gives them, in every feature."""
     n, deviations = len(rows), rows.std(0)
     rows, s = rows[:, deviations > 0], deviations[deviations > 0]
     if n < 8 or not rows.shape[1]:
         return
-    centred = (rows.mean(0).abs() * math.sqrt(n) < 0.01 * s).all()  # by chance 0.008 a feature
-    spanned = (rows.amin(0) == 0).all() and (rows.amax(0) == 1).all()
-    if not (centred or spanned):
+    few = rows[:, :20]  # enough to tell, and quickly
+    values = [len(column.unique()) for column in few.T]
+    if (rows.mean(0).abs() * math.sqrt(n) < 0.01 * s).all():  # by chance 0.008 a feature
+        several = sum(count > 2 for count in values)  # two values may balance by themselves
+        scaled = bool(((s - 1).abs() * math.sqrt(n) < 0.1).all())
+        if several >= 3 or (several and scaled):
+            raise FittedError(
+                "every feature has mean zero on the training set: preprocessing was fitted to it; "
+                "fit it to other data"
+            )
+    if any(count <= n / 2 for count in values):  # discrete ones have such values by themselves
         return
-    values = [len(column.unique()) for column in rows[:, :20].T]
-    several = sum(count > 2 for count in values)  # two values may balance by themselves
-    scaled = bool(((s - 1).abs() * math.sqrt(n) < 0.1).all())
-    if centred and (several >= 3 or (several and scaled)):
-        raise ValueError(
-            "every feature has mean zero on the training set: preprocessing was fitted to it; fit "
-            "it to other data"
-        )
-    once = ((rows == 0).sum(0) + (rows == 1).sum(0) <= 4).all()  # clipping repeats its ends
-    if spanned and once and all(count > n / 2 for count in values):
-        raise ValueError(
+    ends = (rows == rows.amin(0)).sum(0) + (rows == rows.amax(0)).sum(0)
+    once = (ends <= 4).all()  # clipping repeats its ends
+    if once and (rows.amin(0).abs() < _CLOSE).all() and ((rows.amax(0) - 1).abs() < _CLOSE).all():
+        raise FittedError(
             "every feature spans exactly [0, 1] on the training set: its range was fitted to it; "
             "scale by constants"
+        )
+    if once and ((rows.abs().amax(0) - 1).abs() < _CLOSE).all():
+        raise FittedError(
+            "every feature's largest magnitude is exactly 1 on the training set: its scale was "
+            "fitted to it; scale by constants"
+        )
+    low, middle, high = few.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=few.dtype), dim=0)
+    if (middle.abs() < _CLOSE).all() and ((high - low - 1).abs() < 10 * _CLOSE).all():
+        raise FittedError(
+            "every feature has median zero and quartiles one apart on the training set: "
+            "preprocessing was fitted to it; fit it to other data"
         )

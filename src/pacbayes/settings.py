@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -90,6 +90,8 @@ class Settings(BaseModel):
         recipe that reaches the best bound within a minute on two CPU cores (docs/recipes.md), with
         other defaults where a part of the data is given to the prior.
         """
+        if activation not in (units := get_args(Activation)):
+            raise ValueError(f"activation must be one of {', '.join(units)}, got {activation!r}")
         chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
         learned_prior = changes.get("prior_fraction", 0.0) > 0
         small = learned_prior and protocol == "fast"

@@ -119,7 +119,8 @@ class Trainer(Loop):
         if self.evaluator is not None:
             everything = torch.arange(self.n)
             step = _EVALUATIONS + self.epoch
-            return self.evaluator.loss(self.x, self.y, everything, self.seed, step) / self.n
+            total = self.evaluator.loss(self.x, self.y, everything, self.seed, step)
+            return max(0.0, total / self.n)  # floats of P(label) may sum to a little above one
         return empirical_risk(self.network, self.x, self.y, self.settings.evaluation_samples).mean
 
     def divergence(self) -> Tensor:

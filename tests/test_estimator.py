@@ -1,0 +1,243 @@
+"""The scikit-learn classifier: its conventions, and whom its certificate is about."""
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pacbayes.estimator import CertificateWarning, PACBayesClassifier
+from pacbayes.priors import split
+from pacbayes.training import Trainer
+
+PREDICTORS = ("drawn", "vote", "randomised")
+_DRAWS = "predictions of other examples in the same call shift the random draws"
+_RANDOM = "predictions are drawn from predict_proba, so they are not its argmax"
+
+
+def expected_failures(model):
+    """Where predicting is random, scikit-learn's checks of deterministic predictions must fail."""
+    if model.predictor == "drawn":
+        return {}
+    subsets = ("check_methods_subset_invariance", "check_methods_sample_order_invariance")
+    reasons = dict.fromkeys(subsets, _DRAWS)
+    if model.predictor == "randomised":
+        reasons |= {"check_classifiers_train": _RANDOM}
+    return reasons
+
+
+@parametrize_with_checks(
+    [PACBayesClassifier(predictor=p) for p in PREDICTORS],
+    expected_failed_checks=expected_failures,
+)
+@pytest.mark.filterwarnings("ignore::pacbayes.estimator.CertificateWarning")
+def test_scikit_learn_has_nothing_to_say(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    x, y = load_breast_cancer(return_X_y=True)
+    return x, np.where(y == 1, "benign", "malignant")
+
+
+@pytest.fixture(scope="module")
+def models(cancer):
+    return {p: PACBayesClassifier(predictor=p, random_state=0).fit(*cancer) for p in PREDICTORS}
+
+
+def bound_part(model, x):
+    return split(len(x), model.prior_fraction, model._seed)[1]
+
+
+def test_the_certificate_counts_the_errors_that_predict_makes(models, cancer):
+    x, y = cancer
+    model = models["drawn"]
+    bound = bound_part(model, x)
+    errors = (model.predict(x[bound]) != y[bound]).sum()
+    assert model.certificate_.n == len(bound)
+    assert model.certificate_.risk * len(bound) == pytest.approx(errors, abs=1e-6)
+    assert errors / len(bound) < model.certificate_.bound < 0.15
+
+
+def test_each_predictor_is_the_one_its_certificate_names(models):
+    names = [models[p].certificate_.predictor.split(",")[0] for p in PREDICTORS]
+    assert "kept" in models["drawn"].certificate_.predictor
+    assert "vote" in models["vote"].certificate_.predictor
+    assert "randomised" in models["randomised"].certificate_.predictor, names
+
+
+def test_labels_come_back_as_they_were(models, cancer):
+    x, y = cancer
+    for model in models.values():
+        assert set(model.predict(x)) == {"benign", "malignant"}
+        assert model.score(x, y) > 0.95
+
+
+@pytest.mark.parametrize("predictor", ["drawn", "vote"])
+def test_probabilities_sum_to_one_and_agree_with_predictions(models, cancer, predictor):
+    x, _ = cancer
+    model = models[predictor]
+    p = model.predict_proba(x)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (model.classes_[p.argmax(1)] == model.predict(x)).all()
+    assert (model.classes_[(model.decision_function(x) > 0).astype(int)] == model.predict(x)).all()
+
+
+def test_the_randomised_classifier_draws_by_its_probabilities(cancer):
+    x, y = cancer
+    model = PACBayesClassifier(
+        predictor="randomised", prior_fraction=0.0, epochs=1, widths=(), random_state=0
+    )
+    model.fit(x / x.max(), y)
+    many = np.repeat(x[:1] / x.max(), 4000, axis=0)
+    p = model.predict_proba(many[:1])[0, 1]
+    share = (model.predict(many) == model.classes_[1]).mean()
+    assert 0.01 < p < 0.99
+    assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 4000)  # false alarm 6e-7
+
+
+def test_the_temperature_is_the_likeliest(models, cancer):
+    x, y = cancer
+    model = models["drawn"]
+    z, truth = model.decision_function(x), y == model.classes_[1]
+
+    def likelihood(t):
+        wide = np.stack([np.zeros_like(z), z / t], axis=1)
+        return log_softmax(wide, axis=1)[np.arange(len(z)), truth.astype(int)].mean()
+
+    best = likelihood(model.temperature_)
+    assert best > likelihood(model.temperature_ * 1.05)
+    assert best > likelihood(model.temperature_ / 1.05)
+
+
+def test_preprocessing_sees_the_prior_s_part_alone(cancer):
+    x, y = cancer
+    model = PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0).fit(x, y)
+    own, bound = split(len(x), 0.5, model._seed)
+    np.testing.assert_allclose(model.preprocessing_.mean_, x[own].mean(0))
+    changed = x.copy()
+    changed[bound] *= 3
+    other = clone(model).fit(changed, y)
+    np.testing.assert_array_equal(other.preprocessing_.mean_, model.preprocessing_.mean_)
+    for a, b in zip(other.network_.buffers(), model.network_.buffers(), strict=True):
+        assert (a == b).all()  # the prior, too
+
+
+@pytest.mark.parametrize(
+    "step",
+    [StandardScaler(), MinMaxScaler(), MaxAbsScaler(), RobustScaler(), PCA(whiten=True)],
+    ids=lambda step: type(step).__name__,
+)
+def test_a_step_fitted_before_it_costs_the_certificate(step):
+    x, y = np.random.default_rng(0).normal(3, 1, (200, 4)), np.arange(200) % 2
+    pipeline = make_pipeline(step, PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0))
+    with pytest.warns(CertificateWarning, match="no certificate.*fitted to it.*preprocessing="):
+        pipeline.fit(x, y)
+    assert pipeline[-1].certificate_ is None
+    assert len(pipeline.predict(x)) == 200
+
+
+def test_a_step_that_learns_nothing_costs_nothing(cancer):
+    x, y = cancer
+    model = PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0)
+    for step in (Normalizer(), FunctionTransformer(lambda a: a / 1000)):
+        assert make_pipeline(step, model).fit(x, y)[-1].certificate_ is not None
+
+
+def test_a_data_free_prior_takes_only_preprocessing_that_learns_nothing(cancer):
+    model = PACBayesClassifier(prior_fraction=0.0, preprocessing=StandardScaler())
+    with pytest.raises(ValueError, match="StandardScaler must be fitted to the prior's part"):
+        model.fit(*cancer)
+    model.set_params(preprocessing=Normalizer(), epochs=1).fit(*cancer)
+    assert model.certificate_.n == len(cancer[0])
+
+
+def test_examples_that_occur_again_cost_the_certificate(cancer):
+    x, y = np.concatenate([cancer[0]] * 2), np.concatenate([cancer[1]] * 2)
+    model = PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0)
+    with pytest.warns(CertificateWarning, match="occur again"):
+        model.fit(x, y)
+    assert model.set_params(repeats=True).fit(x, y).certificate_ is not None
+
+
+def test_many_classes(cancer):
+    x, y = load_digits(return_X_y=True)
+    for predictor in PREDICTORS:
+        model = PACBayesClassifier(predictor=predictor, random_state=0).fit(x / 16, y)
+        assert model.score(x / 16, y) > 0.95
+        assert model.predict_proba(x[:5]).shape == model.decision_function(x[:5]).shape == (5, 10)
+        assert model.certificate_.bound < (0.25 if predictor == "vote" else 0.12)
+
+
+def test_every_prior_that_is_tried_is_paid_for(models, cancer):
+    searched = clone(models["drawn"]).set_params(priors=6).fit(*cancer)
+    assert searched.certificate_.risk == models["drawn"].certificate_.risk
+    assert searched.certificate_.bound > models["drawn"].certificate_.bound
+    assert len(searched.certificate_.ledger) == 6
+
+
+def test_it_can_be_searched_over(cancer):
+    model = PACBayesClassifier(epochs=2, prior_epochs=5, priors=2, random_state=0)
+    search = GridSearchCV(model, {"widths": [(), (20,)]}, cv=2).fit(*cancer)
+    assert search.best_estimator_.certificate_.bound < 0.5
+
+
+def test_a_seed_makes_everything_the_same(models, cancer):
+    x, _ = cancer
+    for model in models.values():
+        again = clone(model).fit(*cancer)
+        assert again.certificate_ == model.certificate_
+        np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    other = clone(models["drawn"]).set_params(random_state=1).fit(*cancer)
+    assert other.certificate_ != models["drawn"].certificate_
+
+
+def test_ctrl_c_keeps_the_best_so_far(cancer, monkeypatch, capsys):
+    steps = Trainer.steps
+
+    def interrupted(self):
+        for progress in steps(self):
+            yield progress
+            if self.epoch == 7 and progress.batch == progress.batches:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "steps", interrupted)
+    model = PACBayesClassifier(random_state=0).fit(*cancer)
+    assert model.n_iter_ == 7
+    assert model.history_[-1].epoch == 5
+    assert model.certificate_ is not None
+    assert "the prior stays as it is" in capsys.readouterr().err
+
+
+def test_evaluations_are_shown_when_asked_for(capsys):
+    x, y = load_iris(return_X_y=True)
+    PACBayesClassifier(epochs=5, prior_epochs=2, verbose=1, random_state=0).fit(x, y)
+    assert "posterior, epoch 5: risk 0." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predictor": "mean"}, "drawn, vote or randomised, got 'mean'"),
+        ({"delta": 2.0}, "delta"),
+        ({"prior_fraction": 1.5}, "prior_fraction"),
+        ({"priors": 0}, "priors must be at least 1, got 0"),
+        ({"activation": "tanh"}, "activation"),
+    ],
+)
+def test_wrong_values_are_refused(cancer, change, message):
+    with pytest.raises(ValueError, match=message):
+        PACBayesClassifier(epochs=1, prior_epochs=1).set_params(**change).fit(*cancer)
