@@ -147,7 +147,10 @@ def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch)
     err = run_cli(*train, "--engine", "torch", "--out", tmp_path / "b")[2]
     assert "torch engine (asked for)" in err
     err = run_cli(*train, "--estimator", "reinforce", "--out", tmp_path / "c")[2]
-    assert "torch engine (the native engine does not draw weights)" in err
+    assert "torch engine (the native engine draws weights of fixed scales, for two classes)" in err
+    per_example = ("--estimator", "reinforce-per-example", "--unit-scale")
+    err = run_cli(*train, *per_example, "--out", tmp_path / "e")[2]
+    assert "torch engine (the native engine does not draw weights for every example)" in err
     monkeypatch.setattr(engine, "library", lambda: None)
     err = run_cli(*train, "--out", tmp_path / "d")[2]
     assert "torch engine (the native engine is not built for this machine)" in err

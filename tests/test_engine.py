@@ -356,6 +356,13 @@ def test_what_the_library_makes_it_takes():
     assert "float32" in unsupported(dense_network(5, (2,)), torch.zeros(3, 5).double())
 
 
+def test_reinforce_takes_two_classes_and_fixed_scales():
+    many = dense_network(5, (3,), "relu", classes=3)
+    for network in (many, dense_network(5, (3,), "relu", learned_scale=True)):
+        with pytest.raises(ValueError, match="two classes and scales that are fixed"):
+            NativeEngine(network, 4, reinforce=True)
+
+
 def test_leave_one_out_refuses_a_single_sample():
     x, y, index = toy()
     native = NativeEngine(network_of("sign", "leave-one-out"), 1)

@@ -24,7 +24,7 @@ from pacbayes.network import Network
 __all__ = ["NativeEngine", "available", "unsupported"]
 
 _RELU, _SIGMOID, _SIGN = range(3)
-_MARGINAL, _LEAVE_ONE_OUT, _LOCAL_EXPECTATION, _STRAIGHT_THROUGH = range(4)
+_MARGINAL, _LEAVE_ONE_OUT, _LOCAL_EXPECTATION, _STRAIGHT_THROUGH, _REINFORCE = range(5)
 
 
 @cache
@@ -81,12 +81,20 @@ class NativeEngine:
 
     Random numbers come from streams keyed by (seed, step, chunk) and partial sums are fixed, so
     results do not depend on the number of threads.
+
+    Args:
+        reinforce: gradients are REINFORCE's, by `samples` draws of all weights, which the batch
+            shares, and go with their 0-1 loss; losses alone are then of one sample.
     """
 
-    def __init__(self, network: Network, samples: int) -> None:
+    def __init__(self, network: Network, samples: int, *, reinforce: bool = False) -> None:
         native, kind = library(), _kind(network)
         if native is None or kind is None or not isinstance(network.body, Dense):
             raise ValueError("the native engine cannot take this network")
+        if reinforce:
+            if network.outputs > 1 or network.layer.weight.learned_scale:
+                raise ValueError("native REINFORCE takes two classes and scales that are fixed")
+            kind = kind[0], _REINFORCE
         if samples < 1:
             raise ValueError(f"samples must be at least 1, got {samples}")
         self._native, self.samples = native, samples

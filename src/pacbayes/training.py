@@ -37,8 +37,12 @@ class Trainer(Loop):
         self.shown = x  # what steps see; evaluations see the examples as they are
         self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound is about
         self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
-        self.native = _native_engine(network, x, settings, settings.samples)
-        self.evaluator = _native_engine(network, x, settings, settings.evaluation_samples)
+        why = why_torch(network, x, settings)
+        if why and settings.engine == "native":
+            raise ValueError(f"{why}; use --engine torch")
+        reinforce = settings.estimator == "reinforce"
+        self.native = None if why else NativeEngine(network, settings.samples, reinforce=reinforce)
+        self.evaluator = None if why else NativeEngine(network, settings.evaluation_samples)
 
     @property
     def classes(self) -> int:
@@ -144,20 +148,11 @@ def why_torch(network: Network, x: Tensor, settings: Settings) -> str | None:
     """Why a run's steps are torch's; None where the native engine makes them."""
     if settings.engine == "torch":
         return "asked for"
-    if settings.estimator.startswith("reinforce"):
-        return "the native engine does not draw weights"
+    if settings.estimator == "reinforce-per-example":
+        return "the native engine does not draw weights for every example"
+    if settings.estimator == "reinforce" and (settings.learned_scale or network.outputs > 1):
+        return "the native engine draws weights of fixed scales, for two classes"
     return unsupported(network, x)
-
-
-def _native_engine(
-    network: Network, x: Tensor, settings: Settings, samples: int
-) -> NativeEngine | None:
-    reason = why_torch(network, x, settings)
-    if reason is None:
-        return NativeEngine(network, samples)
-    if settings.engine == "native":
-        raise ValueError(f"{reason}; use --engine torch")
-    return None
 
 
 def train(network: Network, x: Tensor, y: Tensor, settings: Settings) -> list[Evaluation]:

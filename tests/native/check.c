@@ -9,9 +9,11 @@ int main(void) {
     int depths[] = {1, 1, 2, 3, 1, 2}, samples[] = {1, 2, 10, 97, 300};
     for (int s = 0; s < 6; s++)
         for (int act = 0; act < 3; act++)
-            for (int est = 0; est < (act == SIGN ? 4 : 1); est++)
+            for (int est = 0; est <= REINFORCE; est++)
                 for (int learned = 0; learned < 2; learned++)
                     for (int t = act == SIGN ? 1 : 0; t < 5; t++) {
+                        int many_classes = s >= 4;
+                        if (est == REINFORCE ? learned || many_classes : est && act != SIGN) continue;
                         int depth = depths[s], d = shapes[s][0], n = 5;
                         float *parameters[16], *gradients[16], *x = calloc(n * d, 4), y[5];
                         for (int l = 0; l <= depth; l++) {
@@ -25,7 +27,7 @@ int main(void) {
                             }
                         }
                         for (int i = 0; i < n * d; i++) x[i] = (float)(i % 3);
-                        for (int i = 0; i < n; i++) y[i] = s < 4 ? (i % 2 ? 1.0f : -1.0f) : (float)(i % 3);
+                        for (int i = 0; i < n; i++) y[i] = many_classes ? (float)(i % 3) : i % 2 ? 1.0f : -1.0f;
                         int64_t index[] = {4, 0, 2, 2, 1}, many[150] = {0};
                         engine *e = pb_open(depth, shapes[s], act, est, learned, samples[t]);
                         for (int count = 1; count <= n; count += 4) {

@@ -175,3 +175,57 @@ def test_the_log_loss_is_float64s(kind, classes, monkeypatch):
     network = made(kind, (17, 9), 20, learned_scale=True, scale=1.0, classes=classes)
     native = NativeEngine(network, 7)
     agrees(network, native, kind, (17, 9), 7, 70, monkeypatch, log_loss=True)
+
+
+def drawn_layers(network, key):
+    """A draw of every weight and bias in float64, with its score, laid out as in reinforce.h."""
+    layers, sizes = [*network.body.layers, network.layer], []
+    for i, y in enumerate(layers):
+        out, d = y.weight.mean.shape
+        op = up(out, 16)
+        sizes += [d * op if i == 0 else up(out * d, 16), op]
+    parts = np.split(drawn("pb_normals", key, sum(sizes), np.float32), np.cumsum(sizes))[:-1]
+    found = []
+    for i, y in enumerate(layers):
+        out, d = y.weight.mean.shape
+        block = parts[2 * i]
+        noise = block.reshape(d, -1)[:, :out].T if i == 0 else block[: out * d].reshape(out, d)
+        noises = [torch.tensor(n.copy()).double() for n in (noise, parts[2 * i + 1][:out])]
+        sigma = y.weight.log_scale.double().exp()
+        means = (y.weight.mean.double(), y.bias.mean.double())
+        found.append([(m + sigma * n, n / sigma) for m, n in zip(means, noises, strict=True)])
+    return found
+
+
+@torch.no_grad()
+def reinforced(network, x, y, T, key):
+    """Loss and gradient of the means, from the same draws, in float64."""
+    total, gradient = 0.0, 0.0
+    for t in range(T):
+        layers, a = drawn_layers(network, (*key, t)), x.double()
+        for ((W, _), (b, _)), rule in zip(layers, [*network.body.rules, hidden.sign], strict=True):
+            a = hidden.FUNCTIONS[rule](a @ W.T + b)
+        loss = (a.squeeze(-1) != y).double().mean().item()
+        scores = [score.flatten() for layer in layers for _, score in layer]
+        total, gradient = total + loss / T, gradient + loss / T * torch.cat(scores)
+    return total, gradient
+
+
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
+@pytest.mark.parametrize(
+    ("widths", "T", "B", "d", "threads"),
+    [((3,), 1, 5, 4, 1), ((17, 33), 7, 150, 70, 3), ((20, 130, 5), 11, 600, 37, 2)],
+)
+def test_reinforce_is_float64s_with_the_same_draws(activation, widths, T, B, d, threads):
+    network = made((activation, "marginal"), widths, d, learned_scale=False, scale=0.5)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(B, d, generator=generator).relu()
+    y = torch.where(torch.rand(B, generator=generator) < 0.5, 1.0, -1.0)
+    native, key = NativeEngine(network, T, reinforce=True), (7, 5)
+    torch.set_num_threads(threads)
+    losses = [native.loss_and_grad(x, y, torch.arange(B), *key) / B for _ in range(2)]
+    torch.set_num_threads(1)
+    loss, gradient = reinforced(network, x, y, T, key)
+    found = torch.cat([p.grad.flatten() for p in network.parameters()])
+    assert losses == pytest.approx([loss] * 2, abs=1e-12)
+    torch.testing.assert_close(found.double(), gradient, rtol=1e-5, atol=1e-6)

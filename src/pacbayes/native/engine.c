@@ -5,6 +5,7 @@
 #include "adam.h"
 #include "backward.h"
 #include "gradients.h"
+#include "reinforce.h"
 #include "space.h"
 #include "weights.h"
 
@@ -33,7 +34,8 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
     if (!e) return NULL;
     open_pool(&e->threads);
     e->depth = depth, e->activation = activation, e->estimator = estimator;
-    e->learned = learned, e->samples = samples, e->inputs = chunk_inputs(samples);
+    e->learned = learned, e->draws = samples, e->samples = estimator == REINFORCE ? 1 : samples;
+    e->inputs = estimator == REINFORCE ? BATCH : chunk_inputs(samples);
     e->layers = calloc(depth + 1, sizeof(layer));
     e->owned = calloc((size_t)(depth + 2) * 16 * (GROUPS + 1), sizeof(void *));
     if (!e->layers || !e->owned) e->failed = 1;
@@ -45,8 +47,9 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
         if (y->op > widest) widest = y->op;
         allocate_layer(e, l);
     }
-    size_t rows = ((size_t)e->inputs * samples + LANES - 1) / LANES * LANES;
+    size_t rows = ((size_t)e->inputs * e->samples + LANES - 1) / LANES * LANES;
     for (int g = 0; g < GROUPS && !e->failed; g++) allocate_group(e, &e->groups[g], rows, widest);
+    if (estimator == REINFORCE && !e->failed) allocate_draws(e);
     if (!e->failed) return e;
     pb_close(e);
     return NULL;
@@ -111,21 +114,23 @@ static int make_room(engine *e, int64_t count) {
 }
 
 /* The sum of the linear losses of the examples index[0:count] of n, into *loss; where gradients is
- * not NULL also the gradient of their mean, or of the mean of −ln(1 − loss). Returns 0, or 1 where memory ran out, or 2 for an index
- * that is none. Parameters and gradients: four arrays a layer, means of weights and of biases,
+ * not NULL also the gradient of their mean, or of the mean of −ln(1 − loss). Returns 0, or 1 where
+ * memory ran out, or 2 for an index that is none. Parameters and gradients: four arrays a layer, means of weights and of biases,
  * log-scales of weights and of biases (one number each where scales are not learned). */
 int pb_run(engine *e, const float *const *parameters, float *const *gradients, const float *x,
            const float *y, int64_t n, const int64_t *index, int count, uint64_t seed,
            uint64_t step, int log_loss, int threads, double *loss) {
     for (int i = 0; i < count; i++)
         if (index[i] < 0 || index[i] >= n) return 2;
-    if (!gradients) free_room(e);
+    int drawing = gradients && e->estimator == REINFORCE;
+    if (!gradients || drawing) free_room(e);
     else if (!make_room(e, count)) return 1;
     job j = {e, gradients, x, y, index, count, seed, step, log_loss};
     take_parameters(e, parameters);
     run_tasks(&e->threads, threads, first_tasks(e) + e->depth, load_task, &j);
-    run_tasks(&e->threads, threads, GROUPS, group_task, &j);
-    if (gradients) {
+    if (drawing) reinforce(&j, threads);
+    else run_tasks(&e->threads, threads, GROUPS, group_task, &j);
+    if (gradients && !drawing) {
         int blocks = (e->layers[0].in + LANES - 1) / LANES;
         run_tasks(&e->threads, threads, blocks + 1 + e->depth, gradient_task, &j);
     }

@@ -13,10 +13,11 @@
 #include "signs.h"
 
 #define GROUPS 4 /* fixed partial sums: bit-identical results for any number of threads */
+#define BATCH 256 /* inputs of a chunk of REINFORCE, whose draws each go through all chunks */
 #define PAD 16   /* ip and op are in and out rounded up to a multiple of this */
 
 enum activation { RELU, SIGMOID, SIGN };
-enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH };
+enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH, REINFORCE };
 
 /* One layer's weights in one step. */
 typedef struct {
@@ -54,6 +55,8 @@ typedef struct {
     vi *gradient_index;
     int *at, *ends, ranges; /* the first layer's entries that are not zero */
     float **gw, **gs, **gb, **gsb; /* by layer */
+    float *noise, *drawn, *sum;    /* REINFORCE: a draw of all weights, and the gradient */
+    int found; /* the same: the chunk whose entries are at hand; one chunk's serve every draw */
     int rows;     /* of the chunk at hand, a multiple of LANES */
     int training; /* whether a gradient will be wanted */
     double loss;
@@ -61,6 +64,8 @@ typedef struct {
 
 typedef struct {
     int depth, activation, estimator, learned, samples, inputs; /* inputs in a chunk */
+    int draws;     /* REINFORCE: T, of all weights; samples is then one */
+    float *centre; /* the same: the means, laid out like a draw */
     layer *layers;                                              /* depth + 1 */
     group groups[GROUPS];
     float *d1, *dv1; /* gradient in the first layer's moments, (examples, op) */
