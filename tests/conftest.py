@@ -1,10 +1,13 @@
-"""What the tests of the mathematics share: one seed, a yardstick for means, a data set."""
+"""What the tests share: one seed, a yardstick for means, data sets, the command line."""
+
+import sys
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
+from pacbayes import cli
 from pacbayes.records import DataSource
 
 # Examples are the same in every run: a failure is a fact, not an accident.
@@ -39,3 +42,25 @@ def source(tmp_path):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     np.savez(tmp_path / "test.npz", x=x[:20], y=y[:20])
     return DataSource(str(tmp_path / "data.npz"), test=str(tmp_path / "test.npz"))
+
+
+@pytest.fixture
+def run_cli(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pacbayes", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    rows = [f"{a:.4f},{b:.4f},{c:.4f},{'big' if a + b > 0 else 'small'}" for a, b, c in x]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path

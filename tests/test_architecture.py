@@ -9,6 +9,7 @@ import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
+    {"spelling"},
     {
         "choices",
         "draws",
@@ -36,8 +37,9 @@ ROOMS = [  # each may import from earlier lines only
     {"priors"},
     {"runs", "estimator"},
     {"preparation"},
-    {"predictions", "bench", "experiments"},
+    {"predictions", "bench", "experiments", "curves", "inventory"},
     {"plots", "console"},
+    {"progress"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -14,6 +14,7 @@ __all__ = [
     "CertificateBound",
     "Engine",
     "Estimator",
+    "Method",
     "MonteCarlo",
     "Objective",
     "Protocol",
@@ -31,6 +32,7 @@ Estimator = Literal[
     "reinforce",
     "reinforce-per-example",
 ]
+Method = Literal["randomised", "vote", "drawn"]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
 _ForRandomised = Literal[

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
 from pacbayes import paper
@@ -23,12 +22,19 @@ from pacbayes.choices import DRAWN, RANDOMISED, VOTE
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
-    from pacbayes.loop import Evaluation, Progress
     from pacbayes.predictions import Prediction, TestErrors
     from pacbayes.runs import Run
-    from pacbayes.settings import Settings
 
-__all__ = ["shout", "show_certificate", "show_prediction", "show_prior", "show_training", "waiting"]
+__all__ = [
+    "command",
+    "duration",
+    "remark",
+    "shout",
+    "show_certificate",
+    "show_prediction",
+    "show_trained",
+    "waiting",
+]
 
 
 def shout(message: str) -> None:
@@ -42,68 +48,45 @@ def waiting(message: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(message)
 
 
-def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool) -> None:
-    """Follow a run to its end."""
-    console = Console(stderr=True, quiet=quiet)
-    s = run.settings
-    scales = "learned" if s.learned_scale else "unit"
-    k = len(run.record.data.classes)
-    ends = (run.record.data.features, *s.widths, 1 if k == 2 else k)
-    shape = "-".join(map(str, ends))
-    console.print(
-        f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
-        f"{s.protocol} protocol, {s.epochs} epochs, {engine}",
-        highlight=False,
-        soft_wrap=True,
+def duration(seconds: float) -> str:
+    """A time that somebody waits for.
+
+    >>> duration(0.314), duration(12.3), duration(185), duration(7800)
+    ('0.3 s', '12 s', '3 min 5 s', '2 h 10 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def remark(text: str) -> None:
+    """What is not a result (how long it took, what to do next) goes to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def command(*words: object) -> str:
+    """A command to copy into a shell."""
+    return shlex.join(["pacbayes", *map(str, words)])
+
+
+def show_trained(runs: Sequence[Run], best: Run, seconds: float) -> None:
+    """What training has reached, where it lies and what comes next."""
+    from pacbayes.loop import learned_nothing
+
+    e, of = best.best, ""
+    if learned_nothing(e.risk, len(best.record.data.classes)):
+        print(f"The network has learned nothing: {best.record.data.n} examples may be too")
+        print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
+    if len(runs) > 1:
+        of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
+    print(
+        f"Trained in {duration(seconds)}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
+        f"yet), risk {_percent(e.risk)}, KL {e.kl:.0f}, in epoch {e.epoch} of "
+        f"{best.settings.epochs}."
     )
-    if run.changed_versions and (run.folder / "checkpoint.safetensors").exists():
-        console.print(f"note: resuming with {'; '.join(run.changed_versions)}", highlight=False)
-    _follow(steps, s.epochs, "training", console, _line)
-
-
-def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
-    """Follow the learning of a prior, if there is any."""
-    title = f"learning the prior of scale {settings.prior_scale:g}"
-    console = Console(stderr=True, quiet=quiet)
-    _follow(steps, settings.prior_epochs, title, console, _prior_line)
-
-
-def _follow(
-    steps: Iterable[Progress],
-    epochs: int,
-    title: str,
-    console: Console,
-    line: Callable[[Evaluation], str],
-) -> None:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs, left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[bound]}"),
-    )
-    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = None
-        for step in steps:
-            if task is None:
-                task = bar.add_task(title, total=epochs, completed=step.epoch - 1, bound="")
-            bar.update(task, completed=step.epoch - 1 + step.batch / step.batches)
-            if (e := step.evaluation) is not None:
-                shown = "" if line is _prior_line else f"bound {percent_up(e.bound)}"
-                bar.update(task, bound=shown)
-                bar.console.print(line(e), highlight=False)
-
-
-def _prior_line(e: Evaluation) -> str:
-    return f"prior learned: risk {100 * e.risk:.2f} % on its own part, {e.seconds:.0f} s"
-
-
-def _line(e: Evaluation) -> str:
-    return (
-        f"epoch {e.epoch:4d}  risk {100 * e.risk:6.2f} %  KL {e.kl:8.1f}  "
-        f"bound {percent_up(e.bound):>8}  {e.seconds:5.0f} s"
-    )
+    print(f"Written to {best.folder}")
+    print(f"Next: {command('certify', best.folder)}")
 
 
 def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
@@ -217,6 +200,9 @@ def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) 
         write_atomically(out, text.encode())
     if as_json:
         return
-    print(f"{len(prediction.labels)} predictions by the {prediction.predictor}", file=sys.stderr)
+    sys.stdout.flush()  # the remarks below come last
+    remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
     if prediction.error is not None:
-        print(f"error on the labels given: {_percent(prediction.error)}", file=sys.stderr)
+        remark(f"error on the labels given: {_percent(prediction.error)}")
+    if out is not None:
+        remark(f"written to {out}")

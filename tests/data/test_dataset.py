@@ -82,8 +82,10 @@ def test_too_few_examples_no_labels_and_unknown_names(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 2)))
     with pytest.raises(DataError, match="no labels"):
         load(str(tmp_path / "a.npz"))
-    with pytest.raises(DataError, match="no data set 'mnst'; give one of binary-mnist"):
+    with pytest.raises(DataError, match="no data set 'mnst'; did you mean 'mnist'"):
         load("mnst")
+    with pytest.raises(DataError, match="no data set 'iris'; give one of binary-mnist"):
+        load("iris")
 
 
 def test_hash_sees_every_bit_of_the_training_part():

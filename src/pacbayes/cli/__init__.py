@@ -11,16 +11,16 @@ import typer
 import pacbayes
 from pacbayes.cli.calculating import bench, bound, compare
 from pacbayes.cli.certificates import certify, verify
+from pacbayes.cli.complaints import one_line
+from pacbayes.cli.help import Command, Group
+from pacbayes.cli.informing import info
 from pacbayes.cli.reproducing import reproduce
 from pacbayes.cli.training import train
 from pacbayes.cli.using import plot, predict
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(cls=Group, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def _version(wanted: bool) -> None:
@@ -35,42 +35,54 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Train stochastic neural networks on PAC-Bayes objectives and certify them."""
+    """Train stochastic neural networks on PAC-Bayes objectives and certify them.
+
+    pacbayes train --dataset digits --widths none --out runs/digits
+    pacbayes certify runs/digits
+    pacbayes verify runs/digits
+    """
 
 
-for command in (train, certify, verify, predict, bound, compare, plot, reproduce, bench):
-    app.command()(command)
+for heading, commands in {
+    "From data to certified predictions": (train, certify, verify, predict, plot),
+    "Bounds without a run": (bound, compare),
+    "The paper and this machine": (reproduce, bench, info),
+}.items():
+    for command in commands:
+        app.command(cls=Command, rich_help_panel=heading)(command)
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
+_NOBODY_READS = 141  # what a shell says of a program whose reader has left, as head does
+_BAD_INPUT = (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError)
 
 
 def main() -> None:
     """Run the command line: exit code 0, 2 for bad input, 130 when interrupted."""
-    try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
-    except typer.TyperException as error:
-        code = _complain(error.format_message().replace("Value error, ", ""))
-    except (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError) as error:
-        if os.environ.get("PACBAYES_TRACEBACK"):
-            raise
-        code = _complain(_one_line(error))
+    code = _run()
     if code == _INTERRUPTED:
         hint = "; the same command resumes" if sys.argv[1:2] in (["train"], ["reproduce"]) else ""
         print(f"\ninterrupted{hint}", file=sys.stderr)
+    if code == _NOBODY_READS:  # Python would complain of what is left to write
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.exit(code)
 
 
-def _complain(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 2
-
-
-def _one_line(error: Exception) -> str:
-    """What was wrong with which value; pydantic's errors run to paragraphs otherwise."""
-    details = getattr(error, "errors", None)
-    if not callable(details):
-        return str(error)
-    first = details()[0]
-    where = ".".join(map(str, first["loc"])).replace("lam", "lambda").replace("_", "-")
-    what = first["msg"].removeprefix("Value error, ")
-    return f"--{where}: {what}, got {first['input']!r}" if where else what
+def _run() -> int | None:
+    try:
+        code: int | None = app(
+            sys.argv[1:] or ["--help"], prog_name="pacbayes", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _NOBODY_READS
+    except SystemExit as ended:  # typer's own end of a broken pipe would say that a check failed
+        if isinstance(ended.__context__, BrokenPipeError):
+            return _NOBODY_READS
+        raise
+    except (typer.TyperException, *_BAD_INPUT) as error:
+        if os.environ.get("PACBAYES_TRACEBACK"):
+            raise
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 2
+    return code

@@ -22,7 +22,9 @@ __all__ = ["bench", "bound", "compare"]
 
 
 def bound(
-    name: Annotated[Theorem, typer.Argument(metavar="NAME", help="A theorem, as small-kl.")],
+    name: Annotated[
+        Theorem, typer.Argument(metavar="NAME", help="The theorem, one of those above.")
+    ],
     kl: Annotated[float, typer.Option(help="KL(Q|P), in nats.")],
     n: Annotated[int, typer.Option(help="Examples the risk was measured on.")],
     risk: Annotated[
@@ -84,6 +86,8 @@ def compare(
     """Draw the bounds beside each other, over risk and KL.
 
     pacbayes compare --n 60000 --out bounds.png
+
+    pacbayes compare --n 1000 --delta 0.01 --out bounds.svg
     """
     from pacbayes.plots import plot_bounds
 
@@ -97,9 +101,13 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Markdown file.  [default: print]")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a training step: engine, torch path, naive torch and the machine's limit.
+    """Measure how fast this machine makes training steps.
+
+    The engine, the torch path, naive torch and the machine's limit, in turns.
 
     pacbayes bench --quick
+
+    pacbayes bench --threads 2 --out speed.md
     """
     if out is not None and not out.parent.is_dir():  # minutes later would be a pity
         raise ValueError(f"there is no folder {out.parent} for {out.name}")

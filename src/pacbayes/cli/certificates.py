@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -13,6 +14,7 @@ from pacbayes.choices import (
     CertificateBound,
     MonteCarlo,
 )
+from pacbayes.cli import completion
 from pacbayes.cli.options import (
     AsJson,
     RunFolder,
@@ -28,10 +30,20 @@ def certify(
     run: RunFolder,
     delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
     bound: Annotated[
-        CertificateBound, typer.Option(help="Theorem, chosen in advance; it says whom it covers.")
+        CertificateBound,
+        typer.Option(
+            metavar="NAME",
+            help="Theorem, chosen in advance; it says whom it covers: "
+            f"{', '.join(get_args(CertificateBound))}.",
+        ),
     ] = "small-kl",
     monte_carlo: Annotated[
-        MonteCarlo, typer.Option(help="Inequality for the sampled risk, chosen in advance.")
+        MonteCarlo,
+        typer.Option(
+            metavar="NAME",
+            help="Inequality for the sampled risk, chosen in advance: "
+            f"{', '.join(get_args(MonteCarlo))}.",
+        ),
     ] = "kl-chernoff",
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
     networks: Annotated[
@@ -46,7 +58,7 @@ def certify(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Issue a trained run's certificate, print it and leave it in the folder.
+    """Issue a trained run's certificate and leave it in its folder.
 
     It covers the randomised classifier, or with first-order and tandem the majority vote, or with
     disintegrated one network that is drawn now and kept.
@@ -55,6 +67,7 @@ def certify(
 
     pacbayes certify runs/mine --bound disintegrated --networks 10
     """
+    started = time.monotonic()
     check_samples(samples)
     set_threads(threads)
     from pacbayes import console, predictions, runs
@@ -79,20 +92,35 @@ def certify(
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:
         console.show_certificate(certificate, errors, opened)
+        took = console.duration(time.monotonic() - started)
+        console.remark(f"Took {took}. Next: {console.command('verify', run)}")
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate.json, or its run folder.")],
+    certificate: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CERTIFICATE",
+            help="A certificate.json, or its run folder.",
+            autocompletion=completion.runs,
+        ),
+    ],
     full: Annotated[
         bool, typer.Option("--full", help="Also sample the risk anew; takes a minute on MNIST.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a certificate from the files beside it: exit code 1 if anything does not hold.
+    """Check certificates from the files beside them.
 
     Hashes, the δ ledger, n, the KL, the Monte-Carlo term and the bound are derived anew in interval
-    arithmetic, without torch.
+    arithmetic, without torch. Exit code 1 if anything does not hold.
+
+    pacbayes verify runs/mine
+
+    pacbayes verify runs/mine/certificate.json --full
     """
+    started = time.monotonic()
+    from pacbayes import console
     from pacbayes.verify import verify as check
 
     paths = [certificate]
@@ -112,6 +140,9 @@ def verify(
     else:
         certificates = "The certificate holds" if len(paths) == 1 else "The certificates hold"
         negative = "The certificate does NOT hold." if len(paths) == 1 else "NOT all hold."
-        print(f"{certificates}." if holds else negative)
+        print(f"{certificates}." if holds else negative, flush=True)
+        took, folder = console.duration(time.monotonic() - started), paths[0].parent
+        following = f" Next: {console.command('predict', folder, 'DATA')}" if holds else ""
+        console.remark(f"{len(found)} checks, {took}.{following}")
     if not holds:
         raise typer.Exit(1)

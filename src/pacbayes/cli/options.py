@@ -7,9 +7,26 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "RunFolder", "Threads", "check_samples", "numbers", "set_threads", "widths_of"]
+from pacbayes.cli import completion
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by train.")]
+__all__ = [
+    "AsJson",
+    "Quiet",
+    "RunFolder",
+    "Threads",
+    "check_samples",
+    "numbers",
+    "set_threads",
+    "widths_of",
+]
+
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run folder made by train.", autocompletion=completion.runs
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what came of it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, max=1024, help="Threads of torch.  [default: all cores]")

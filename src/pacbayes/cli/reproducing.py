@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pacbayes.cli.options import AsJson
+from pacbayes.cli import completion
+from pacbayes.cli.options import AsJson, Quiet
+from pacbayes.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pacbayes.experiments.columns import Configuration
+    from pacbayes.experiments.executors import Executor
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
@@ -25,15 +29,27 @@ What = Literal["table1", "table2", "figures", "status", "slurm"]
 
 
 def reproduce(
-    what: Annotated[What, typer.Argument(help="A table, figures, how far it is, a Slurm script.")],
+    what: Annotated[
+        What,
+        typer.Argument(
+            metavar="WHAT",
+            help="table1, table2, figures, status (how far it is) or slurm (a script).",
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Store of runs; what is in it is not made again.")],
-    dataset: Annotated[str, typer.Option(help="As for train.")] = "binary-mnist",
+    dataset: Annotated[
+        str, typer.Option(help="As for train.", autocompletion=completion.datasets)
+    ] = "binary-mnist",
     columns: Annotated[
         str | None,
-        typer.Option(help="As fix-lambda-relu,pbg.  [default: all]"),
+        typer.Option(
+            help="As fix-lambda-relu,pbg.  [default: all]", autocompletion=completion.columns
+        ),
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, max=1000)] = 10,
-    epochs: Annotated[int | None, typer.Option(min=1, help="[default: the paper's]")] = None,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Runs per column.")] = 10,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Of each run.  [default: the paper's]")
+    ] = None,
     grid: Annotated[
         Literal["chosen", "paper"],
         typer.Option(help="The paper's choice of hyper-parameters, or its whole search."),
@@ -46,14 +62,16 @@ def reproduce(
         int | None, typer.Option(min=1, max=1024, help="Processes.  [default: one per core]")
     ] = None,
     style: Annotated[
-        Literal["terminal", "markdown", "csv", "latex"], typer.Option("--format")
+        Literal["terminal", "markdown", "csv", "latex"],
+        typer.Option("--format", help="Of the table."),
     ] = "terminal",
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Make no runs; take those that are there.")
     ] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the runs of the paper's tables that are not made yet, then print a table.
+    """Make the paper's runs that are not made yet, then a table.
 
     Kill it at any time: the same command goes on. A folder may be filled by several at once.
 
@@ -68,10 +86,12 @@ def reproduce(
 
     names = COLUMNS if columns is None else tuple(dict.fromkeys(columns.split(",")))
     if unknown := [name for name in names if name not in COLUMNS]:
-        raise ValueError(f"no column {unknown[0]!r}; give some of {', '.join(COLUMNS)}")
+        hint = did_you_mean(unknown[0], COLUMNS) or f"; give some of {', '.join(COLUMNS)}"
+        raise ValueError(f"no column {unknown[0]!r}{hint}")
     binary = [n for n in NAMES if n == "digits" or n.startswith("binary-")]
     if dataset not in binary:
-        raise ValueError(f"no data set {dataset!r} of two classes; give one of {', '.join(binary)}")
+        hint = did_you_mean(dataset, binary) or f"; give one of {', '.join(binary)}"
+        raise ValueError(f"no data set {dataset!r} of two classes{hint}")
     if (executor == "dask") != bool(scheduler):
         raise ValueError("--executor dask and --scheduler ADDRESS go together")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
@@ -82,7 +102,11 @@ def reproduce(
         _slurm(sweep, store)
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
-    missing = 0 if as_is else _make(sweep, store, scheduler, workers)
+    from pacbayes import console
+
+    started, before = time.monotonic(), _count(sweep, store)
+    say = (lambda text: None) if quiet else console.remark
+    missing = 0 if as_is else _make(sweep, store, scheduler, workers, say)
     if what == "figures":
         from pacbayes.experiments.figures import draw_figures
 
@@ -90,37 +114,59 @@ def reproduce(
             print(path)
     else:
         _print(what, sweep, store, style, as_json=as_json)
+    sys.stdout.flush()
+    if made := _count(sweep, store) - before:
+        took = console.duration(time.monotonic() - started)
+        more = "figures" if what != "figures" else "table1"
+        following = console.command("reproduce", more, *_options(sweep, store))
+        say(f"{made} runs made in {took}, in {store.folder}. Next: {following}")
     if missing:
-        print(f"{missing} runs failed or are missing: pacbayes reproduce status", file=sys.stderr)
+        status = console.command("reproduce", "status", *_options(sweep, store))
+        console.remark(f"{missing} runs failed or are missing: {status}")
         raise typer.Exit(1)
 
 
-def _make(sweep: Sweep, store: Store, scheduler: str | None, workers: int | None) -> int:
-    """The grid, then the repeats of its winners; returns how many runs there are not."""
-    missing = _make_all(sweep.searched(), store, scheduler, workers)
-    missing += _make_all(sweep.repeated(store), store, scheduler, workers)
-    return missing + sum(sweep.winner(column, store) is None for column in sweep.columns)
+def _count(sweep: Sweep, store: Store) -> int:
+    """Runs that are made."""
+    wanted = {*sweep.searched(), *sweep.repeated(store)}
+    return sum(store.summary(c) is not None for c in wanted)
 
 
-def _make_all(
-    asked: list[Configuration], store: Store, scheduler: str | None, workers: int | None
+def _make(
+    sweep: Sweep,
+    store: Store,
+    scheduler: str | None,
+    workers: int | None,
+    say: Callable[[str], None],
 ) -> int:
-    """What is not made yet; returns how many runs there are not in the end."""
-    from pacbayes.experiments.executors import dask_runs, finished, local_runs
+    """The grid, then the repeats of its winners; returns how many runs there are not."""
+    from pacbayes.experiments.executors import dask_runs, local_runs
 
     def executor(work: Sequence[Configuration]) -> Iterator[tuple[Configuration, str]]:
         return dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
 
-    left = [c for c in asked if store.summary(c) is None]
+    missing = _make_all(sweep.searched(), store, executor, say)
+    missing += _make_all(sweep.repeated(store), store, executor, say)
+    return missing + sum(sweep.winner(column, store) is None for column in sweep.columns)
+
+
+def _make_all(
+    asked: list[Configuration], store: Store, executor: Executor, say: Callable[[str], None]
+) -> int:
+    """What is not made yet; returns how many runs there are not in the end."""
+    from pacbayes.console import duration
+    from pacbayes.experiments.executors import finished
+
+    left, started = [c for c in asked if store.summary(c) is None], time.monotonic()
     if left:
         store.folder.mkdir(parents=True, exist_ok=True)
-        print(f"{len(left)} of {len(asked)} runs to make", file=sys.stderr, flush=True)
+        say(f"{len(left)} of {len(asked)} runs to make")
         if held := sum(store.state(c) == "running" for c in left):
-            note = f"{held} of them are somebody's, or were left within the last minute: these wait"
-            print(note, file=sys.stderr, flush=True)
+            say(f"{held} of them are somebody's, or were left within the last minute: these wait")
     for i, (c, state) in enumerate(finished(left, store, executor), 1):
         why = f": {store.failure(c)}" if state == "failed" else ""
-        print(f"{i:4d} of {len(left)}  {c.key}  {state}{why}", file=sys.stderr, flush=True)
+        rest = duration((time.monotonic() - started) * (len(left) - i) / i)
+        say(f"{i:4d} of {len(left)}  {c.key}  {state}{why}" + f", {rest} left" * (i < len(left)))
     return sum(store.summary(c) is None for c in asked)
 
 
@@ -162,9 +208,14 @@ def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
 def _slurm(sweep: Sweep, store: Store) -> None:
     from pacbayes.experiments.executors import slurm_script
 
-    options = ["--columns", ",".join(sweep.columns), "--dataset", sweep.dataset]
-    options += ["--repeats", str(sweep.repeats), "--grid", sweep.search, "--out", str(store.folder)]
-    options += [] if sweep.epochs is None else ["--epochs", str(sweep.epochs)]
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
     store.folder.mkdir(parents=True, exist_ok=True)  # Slurm writes its logs there
-    print(slurm_script(count, ["pacbayes", "reproduce", "table1", *options], store.folder), end="")
+    command = ["pacbayes", "reproduce", "table1", *_options(sweep, store)]
+    print(slurm_script(count, command, store.folder), end="")
+
+
+def _options(sweep: Sweep, store: Store) -> list[str]:
+    """What tells a command of the same sweep."""
+    options = ["--columns", ",".join(sweep.columns), "--dataset", sweep.dataset]
+    options += ["--repeats", str(sweep.repeats), "--grid", sweep.search, "--out", str(store.folder)]
+    return options + ([] if sweep.epochs is None else ["--epochs", str(sweep.epochs)])

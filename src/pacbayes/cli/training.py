@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -17,8 +19,10 @@ from pacbayes.choices import (
     Objective,
     Protocol,
 )
+from pacbayes.cli import completion
 from pacbayes.cli.options import (
     AsJson,
+    Quiet,
     Threads,
     numbers,
     set_threads,
@@ -27,75 +31,111 @@ from pacbayes.cli.options import (
 
 __all__ = ["train"]
 
+_run = partial(typer.Option, rich_help_panel="Run")
+_data = partial(typer.Option, rich_help_panel="Data")
+_network = partial(typer.Option, rich_help_panel="Network (posterior Q)")
+_prior = partial(typer.Option, rich_help_panel="Prior P")
+_objective = partial(typer.Option, rich_help_panel="Objective")
+_steps = partial(typer.Option, rich_help_panel="Optimisation")
+
 
 def train(
-    out: Annotated[Path, typer.Option(help="Run folder; an unfinished run in it is resumed.")],
+    out: Annotated[Path, _run(help="Run folder; an unfinished run in it is resumed.")],
+    protocol: Annotated[Protocol, _run(help="Recipe that the other options change.")] = "fast",
+    epochs: Annotated[
+        int | None, _run(help="Passes over the data.  [default: the protocol's]")
+    ] = None,
+    seed: Annotated[int | None, _run(help="Of everything random.  [default: 0]")] = None,
+    tensorboard: Annotated[
+        Path | None, _run(help="Folder of curves for TensorBoard to show.")
+    ] = None,
     dataset: Annotated[
-        str, typer.Option(help="mnist, binary-mnist, digits, … or a .npz/.csv file.")
+        str,
+        _data(
+            help="mnist, binary-mnist, digits, … or a .npz/.csv file.",
+            autocompletion=completion.datasets,
+        ),
     ] = "binary-mnist",
-    data_folder: Annotated[Path | None, typer.Option(help="Folder with IDX files.")] = None,
-    test_data: Annotated[Path | None, typer.Option(help="Test file for one's own data.")] = None,
+    data_folder: Annotated[Path | None, _data(help="Folder with IDX files.")] = None,
+    test_data: Annotated[Path | None, _data(help="Test file for one's own data.")] = None,
     label: Annotated[
-        str | None, typer.Option(help="Label column of a CSV file.  [default: the last]")
+        str | None, _data(help="Label column of a CSV file.  [default: the last]")
     ] = None,
     fallback: Annotated[
-        str | None, typer.Option(help="Data set to use if the first cannot be obtained.")
+        str | None,
+        _data(
+            help="Data set to use if the first cannot be obtained.",
+            autocompletion=completion.datasets,
+        ),
     ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="Recipe that the other options change.")] = (
-        "fast"
-    ),
-    activation: Annotated[Activation, typer.Option(help="Hidden units.")] = "relu",
-    objective: Annotated[
-        Objective | None,
-        typer.Option(help="Keep λ, learn it, or take small-kl's.  [default: fix-lambda]"),
+    repeats: Annotated[
+        bool | None, _data("--repeats", help="Examples do occur more than once.")
     ] = None,
-    estimator: Annotated[Estimator | None, typer.Option(help="Gradient of sign units.")] = None,
+    activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
     widths: Annotated[
-        str | None, typer.Option(help="Hidden layers, as 100,100,100; none for a linear model.")
+        str | None,
+        _network(help="Hidden layers, none for a linear model.  [default: 100,100,100]"),
+    ] = None,
+    estimator: Annotated[
+        Estimator | None,
+        _network(metavar="NAME", help=f"Gradient of sign units: {', '.join(get_args(Estimator))}."),
     ] = None,
     learned_scale: Annotated[
-        bool | None, typer.Option("--learned-scale/--unit-scale", help="Deviations of Q.")
+        bool | None, _network("--learned-scale/--unit-scale", help="Deviations of Q.")
     ] = None,
     prior_scale: Annotated[
         str | None,
-        typer.Option(help="Deviation of P, or several to try, each paid for: 0.02,0.05."),
+        _prior(help="Deviation of P, or several to try, each paid for: 0.02,0.05."),
     ] = None,
     prior_fraction: Annotated[
-        float | None, typer.Option(help="Part of the examples P learns from; the rest is bound on.")
+        float | None, _prior(help="Part of the examples P learns from; the rest is bound on.")
     ] = None,
-    prior_epochs: Annotated[int | None, typer.Option(help="Of learning P.")] = None,
-    prior_rate: Annotated[float | None, typer.Option(help="Adam's rate in learning P.")] = None,
+    prior_epochs: Annotated[int | None, _prior(help="Of learning P.  [default: 100]")] = None,
+    prior_rate: Annotated[
+        float | None, _prior(help="Adam's rate in learning P.  [default: 0.01]")
+    ] = None,
     prior_augmentation: Annotated[
-        Augmentation | None, typer.Option(help="Turn and shift the images P learns from.")
+        Augmentation | None, _prior(help="Turn and shift the images P learns from.")
     ] = None,
-    lam: Annotated[float | None, typer.Option("--lambda", help="λ.  [default: n]")] = None,
-    lambda_rate: Annotated[float | None, typer.Option(help="SGD rate of optim-lambda.")] = None,
-    epochs: Annotated[int | None, typer.Option()] = None,
-    batch_size: Annotated[int | None, typer.Option()] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Initial rate of Adam.")] = None,
-    samples: Annotated[int | None, typer.Option("--samples", "-T", help="T in training.")] = None,
+    objective: Annotated[
+        Objective | None,
+        _objective(help="Keep λ, learn it, or take small-kl's.  [default: fix-lambda]"),
+    ] = None,
+    lam: Annotated[float | None, _objective("--lambda", help="λ.  [default: n]")] = None,
+    lambda_rate: Annotated[float | None, _objective(help="SGD rate of optim-lambda.")] = None,
     kl_warmup: Annotated[
-        float | None, typer.Option(help="Part of the run in which the KL's weight grows.")
+        float | None, _objective(help="Part of the run in which the KL's weight grows.")
     ] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Epochs.")] = None,
-    evaluation_samples: Annotated[int | None, typer.Option(help="T in evaluations.")] = None,
-    engine: Annotated[Engine | None, typer.Option(help="native where it can be, or torch.")] = None,
-    repeats: Annotated[
-        bool | None, typer.Option("--repeats", help="Examples do occur more than once.")
+    delta: Annotated[
+        float | None, _objective(help="δ of the bound that guides.  [default: 0.05]")
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="δ of the bound that guides.")] = None,
-    seed: Annotated[int | None, typer.Option()] = None,
+    learning_rate: Annotated[float | None, _steps(help="Initial rate of Adam.")] = None,
+    batch_size: Annotated[
+        int | None, _steps(help="Examples per step.  [default: n/100, within 16 and 512]")
+    ] = None,
+    samples: Annotated[int | None, _steps("--samples", "-T", help="T in training.")] = None,
+    evaluate_every: Annotated[int | None, _steps(help="In epochs.  [default: 5]")] = None,
+    evaluation_samples: Annotated[
+        int | None, _steps(help="T in evaluations.  [default: 10]")
+    ] = None,
+    engine: Annotated[Engine | None, _steps(help="native where it can be, or torch.")] = None,
     threads: Threads = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a network and leave a run folder; the same command again resumes it.
+    """Train a network; the same command again resumes it.
+
+    It leaves a run folder, which the other commands take.
 
     pacbayes train --out runs/relu
 
     pacbayes train --dataset my.csv --activation sign --epochs 100 --out runs/mine
 
-    pacbayes train --dataset mnist --prior-fraction 0.5 --prior-augmentation images --out runs/ten
+    pacbayes train --dataset digits --widths none --out runs/digits
+
+    pacbayes train --dataset mnist --prior-fraction 0.5 --out runs/ten
     """
+    started = time.monotonic()
     scales = None if prior_scale is None else numbers("prior-scale", prior_scale)
     changes: dict[str, Any] = {
         "estimator": estimator,
@@ -126,11 +166,12 @@ def train(
     given = {name: value for name, value in changes.items() if value is not None}
     settings = Settings.of(protocol, activation, objective, **given)  # complains before data load
     set_threads(threads)
-    from pacbayes import console, preparation, runs
+    from pacbayes import console, curves, preparation, progress, runs
     from pacbayes.data import DataError
-    from pacbayes.loop import learned_nothing
     from pacbayes.records import DataSource
 
+    if tensorboard is not None:
+        curves.check_installed()
     if Path(dataset).suffix:
         dataset = str(Path(dataset).resolve())
     texts = [None if path is None else str(path.resolve()) for path in (data_folder, test_data)]
@@ -151,17 +192,16 @@ def train(
         own = settings.model_copy(update={"prior_scale": scale})
         folder = out if len(chosen) == 1 else out / f"scale-{scale:g}"
         steps = preparation.prior_steps(folder, own, source, data)
-        console.show_prior(steps, own, quiet=as_json)
+        progress.show_prior(steps, own, quiet=quiet or as_json)
         begun.append(preparation.prepare(folder, own, source, data))
     for run in begun:
-        note = runs.engine_note(run, data)
-        console.show_training(runs.train_run(run, data), run, note, quiet=as_json)
+        note, steps = runs.engine_note(run, data), runs.train_run(run, data)
+        if tensorboard is not None:
+            place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
+            steps = curves.recorded(steps, run, place)
+        progress.show_training(steps, run, note, quiet=quiet or as_json)
     best = min(begun, key=lambda run: run.best.bound)
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
-        return
-    if learned_nothing(best.best.risk, len(data.classes)):
-        print(f"The network has learned nothing: {best.record.data.n} examples may be too")
-        print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
-    of = f"Best of {len(begun)} prior scales: {best.settings.prior_scale:g}. " if begun[1:] else ""
-    print(f"Trained. {of}Next: pacbayes certify {best.folder}")
+    else:
+        console.show_trained(begun, best, time.monotonic() - started)

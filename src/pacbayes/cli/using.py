@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Method
+from pacbayes.cli import completion
 from pacbayes.cli.options import (
     AsJson,
     RunFolder,
@@ -21,10 +24,15 @@ __all__ = ["plot", "predict"]
 def predict(
     run: RunFolder,
     data: Annotated[
-        str, typer.Argument(help="A .npz/.csv file, or a data set's name (test part).")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A .npz/.csv file, or a data set's name (test part).",
+            autocompletion=completion.datasets,
+        ),
     ],
     method: Annotated[
-        str,
+        Method,
         typer.Option(
             help="randomised: fresh weights each time, what certificate.json covers; vote: "
             "majority over T draws; drawn: the network that disintegrated certified."
@@ -33,13 +41,21 @@ def predict(
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
     label: Annotated[str | None, typer.Option(help="Label column, if there is one.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file.  [default: print]")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict labels with a trained run, by any of its predictors."""
-    if method not in ("randomised", "vote", "drawn"):
-        raise ValueError(f"method must be randomised, vote or drawn, got {method!r}")
+    """Predict labels with a trained run, by any of its predictors.
+
+    Labels go to standard output or a file; what they are and how often they err, beside.
+
+    pacbayes predict runs/mine new.csv --out labels.csv
+
+    pacbayes predict runs/mine new.csv --method vote -T 1000
+
+    pacbayes predict runs/digits digits --json
+    """
+    started = time.monotonic()
     check_samples(samples)
     set_threads(threads)
     from pacbayes import console, predictions, runs
@@ -47,13 +63,25 @@ def predict(
     opened = runs.open_run(run)
     prediction = predictions.predict(opened, data, method, samples=samples, seed=seed, label=label)
     console.show_prediction(prediction, out, as_json=as_json)
+    if not as_json:
+        claims = {"randomised": RANDOMISED, "vote": VOTE, "drawn": DRAWN}
+        theorem = ("--bound", "tandem") if method == "vote" else ()
+        asked = console.command("certify", run, *theorem)
+        certified = opened.certificate_path(claims[method]).exists()
+        doubt = "" if certified else f" Nothing certifies this predictor yet: {asked}"
+        console.remark(f"Took {console.duration(time.monotonic() - started)}.{doubt}")
 
 
 def plot(
     run: RunFolder,
     out: Annotated[Path, typer.Option(help="Image file: .png, .svg or .pdf.")],
 ) -> None:
-    """Draw a run's bound, risk and KL over its epochs."""
+    """Draw a run's bound, risk and KL over its epochs.
+
+    pacbayes plot runs/mine --out picture.png
+
+    pacbayes plot runs/mine --out picture.pdf
+    """
     from pacbayes import runs
     from pacbayes.plots import plot_history
 

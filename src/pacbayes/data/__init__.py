@@ -9,6 +9,7 @@ import numpy as np
 from pacbayes.data.dataset import DataError, Dataset, class_indices
 from pacbayes.data.idx import FASHION_MNIST, MNIST, Collection, fetch
 from pacbayes.data.tables import Table, check_width, read_table
+from pacbayes.spelling import did_you_mean
 
 __all__ = ["NAMES", "DataError", "Dataset", "Table", "check_width", "load", "read_table"]
 
@@ -40,7 +41,8 @@ def load(
     if name in ("digits", "ten-digits"):
         return _digits(name)
     if Path(name).suffix not in (".npz", ".csv"):
-        raise DataError(f"no data set {name!r}; give one of {', '.join(NAMES)} or a .npz/.csv file")
+        hint = did_you_mean(name, NAMES) or f"; give one of {', '.join(NAMES)} or a .npz/.csv file"
+        raise DataError(f"no data set {name!r}{hint}")
     return _own(Path(name), test, label)
 
 

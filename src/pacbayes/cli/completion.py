@@ -1,0 +1,55 @@
+"""What the shell offers at the tab key, beside names that typer knows already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["columns", "datasets", "runs"]
+
+_DEPTH = 3  # folders below the one that is written so far
+_MOST = 2000  # folders looked into: the shell waits
+
+
+def datasets(incomplete: str) -> list[str]:
+    """Names of data sets; the shell itself offers files where none fits."""
+    from pacbayes.data import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
+def columns(incomplete: str) -> list[str]:
+    """The last of several columns, separated by commas."""
+    from pacbayes.experiments.columns import COLUMNS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]
+
+
+def runs(incomplete: str) -> list[str]:
+    """Run folders whose path begins like this."""
+    start = Path(os.path.expanduser(incomplete + "_")).parent
+    shown = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    found = (shown + str(path.relative_to(start)) for path in _run_folders(start))
+    return sorted(path for path in found if path.startswith(incomplete))
+
+
+def _run_folders(start: Path) -> Iterator[Path]:
+    """Nearest first, leaving out what is hidden."""
+    level = [start]
+    looked = 0
+    for _ in range(_DEPTH):
+        below: list[Path] = []
+        for folder in level:
+            try:
+                entries = [e for e in os.scandir(folder) if e.is_dir() and e.name[0] != "."]
+            except OSError:
+                continue
+            for entry in entries:
+                if (looked := looked + 1) > _MOST:
+                    return
+                if os.path.exists(os.path.join(entry.path, "run.json")):
+                    yield Path(entry.path)
+                below.append(Path(entry.path))
+        level = below

@@ -1,0 +1,88 @@
+"""Help in sections, with examples that stay in one piece; the same without a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from typer.core import TyperCommand, TyperGroup
+
+from pacbayes.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from typer._click import Command as AnyCommand
+    from typer._click import Context, HelpFormatter
+
+__all__ = ["Command", "Group"]
+
+_EXAMPLE = "pacbayes "  # how a line of a docstring begins that can be copied
+
+
+class Command(TyperCommand):
+    """A command whose options are listed under their `rich_help_panel`, without rich."""
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        _write_help(self, formatter, "Examples")
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is None:
+                continue
+            if parameter.param_type_name == "argument":  # a list of choices may be long
+                sections["Arguments"].append((record[0].partition(" ")[0], record[1]))
+            else:
+                name = getattr(parameter, "rich_help_panel", None) or "Options"
+                sections.setdefault(name, []).append(record)
+        _write_sections(sections, formatter)
+
+
+class Group(TyperGroup):
+    """The commands under their `rich_help_panel`, in the order a user needs them."""
+
+    def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        _write_help(self, formatter, "Start")
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        records = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
+        _write_sections({"Options": [r for r in records if r is not None]}, formatter)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            purpose = (command.help or "").partition("\n")[0]
+            panel = getattr(command, "rich_help_panel", None) or "Commands"
+            sections.setdefault(panel, []).append((name.ljust(width), purpose))
+        _write_sections(sections, formatter)
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, AnyCommand | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            hint = did_you_mean(name, self.commands) or "; pacbayes --help lists them"
+            ctx.fail(f"no command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _write_help(command: TyperCommand | TyperGroup, formatter: HelpFormatter, title: str) -> None:
+    """A docstring: its paragraphs wrapped, its examples together and as they are."""
+    paragraphs = (command.help or "").strip().split("\n\n")
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text("\n\n".join(p for p in paragraphs if not p.startswith(_EXAMPLE)))
+    with formatter.section(title):
+        for example in (p for p in paragraphs if p.startswith(_EXAMPLE)):
+            for line in example.splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def _write_sections(sections: dict[str, list[tuple[str, str]]], formatter: HelpFormatter) -> None:
+    for name, records in sections.items():
+        if records:
+            with formatter.section(name):
+                formatter.write_dl(records)

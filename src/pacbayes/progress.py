@@ -1,0 +1,100 @@
+"""Following a run: a bar on a terminal, plain lines elsewhere, the same facts on both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from pacbayes.bounds import percent_up
+from pacbayes.console import duration
+
+if TYPE_CHECKING:
+    from pacbayes.loop import Evaluation, Progress
+    from pacbayes.runs import Run
+    from pacbayes.settings import Settings
+
+__all__ = ["show_prior", "show_training"]
+
+_SILENCE = 30.0  # seconds after which a line says that something happens, where there is no bar
+
+
+def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool) -> None:
+    """Follow a run to its end."""
+    console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    s = run.settings
+    scales = "learned" if s.learned_scale else "unit"
+    k = len(run.record.data.classes)
+    ends = (run.record.data.features, *s.widths, 1 if k == 2 else k)
+    shape = "-".join(map(str, ends))
+    console.print(
+        f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
+        f"{s.protocol} protocol, {s.epochs} epochs, {engine}"
+    )
+    bound = ""
+    if (run.folder / "checkpoint.safetensors").exists():
+        if run.changed_versions:
+            console.print(f"note: resuming with {'; '.join(run.changed_versions)}")
+        e = run.best
+        bound = f"bound {percent_up(e.bound)}"
+        done = "already trained" if run.trained else "resuming"
+        console.print(f"{done}, best so far {bound} in epoch {e.epoch}")
+    _follow(steps, s.epochs, "training", console, _line, bound)
+
+
+def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
+    """Follow the learning of a prior, if there is any."""
+    title = f"learning the prior of scale {settings.prior_scale:g}"
+    console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    _follow(steps, settings.prior_epochs, title, console, _prior_line, "")
+
+
+def _follow(
+    steps: Iterable[Progress],
+    epochs: int,
+    title: str,
+    console: Console,
+    line: Callable[[Evaluation], str],
+    bound: str,
+) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("epochs, left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[bound]}"),
+    )
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+        task, started = None, time.monotonic()
+        spoke = started
+        for step in steps:
+            done, now = step.epoch - 1 + step.batch / step.batches, time.monotonic()
+            if task is None:
+                first = step.epoch - 1
+                task = bar.add_task(title, total=epochs, completed=first, bound=bound)
+            left = duration((now - started) * (epochs - done) / (done - first))
+            bar.update(task, completed=done)
+            if (e := step.evaluation) is not None:
+                if line is _line:
+                    bar.update(task, bound=f"bound {percent_up(e.bound)}")
+                console.print(line(e) + (f", {left} left" if done < epochs else ""))
+                spoke = now
+            elif now - spoke > _SILENCE and not console.is_terminal:
+                console.print(f"{title}: epoch {step.epoch} of {epochs}, {left} left")
+                spoke = now
+
+
+def _prior_line(e: Evaluation) -> str:
+    return f"prior learned: risk {100 * e.risk:.2f} % on its own part, {duration(e.seconds)}"
+
+
+def _line(e: Evaluation) -> str:
+    return (
+        f"epoch {e.epoch:4d}  risk {100 * e.risk:6.2f} %  KL {e.kl:8.1f}  "
+        f"bound {percent_up(e.bound):>8}  {duration(e.seconds)}"
+    )

@@ -1,0 +1,21 @@
+"""What somebody who wrote a name that does not exist may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["did_you_mean"]
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """The end of an error message: the nearest name, or nothing where none is near.
+
+    >>> did_you_mean("rleu", ["relu", "sigmoid", "sign"])
+    "; did you mean 'relu'?"
+    >>> did_you_mean("magic", ["relu", "sigmoid", "sign"])
+    ''
+    """
+    known = {name.lower(): name for name in names}
+    near = get_close_matches(word.lower(), known, n=1)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
