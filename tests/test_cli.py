@@ -7,7 +7,6 @@ import pytest
 
 from pacbayes import __version__
 
-
 SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "2")
 
 

@@ -70,7 +70,7 @@ def command(*words: object) -> str:
     return shlex.join(["pacbayes", *map(str, words)])
 
 
-def show_trained(runs: Sequence[Run], best: Run, seconds: float) -> None:
+def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
     """What training has reached, where it lies and what comes next."""
     from pacbayes.loop import learned_nothing
 
@@ -81,7 +81,7 @@ def show_trained(runs: Sequence[Run], best: Run, seconds: float) -> None:
     if len(runs) > 1:
         of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
     print(
-        f"Trained in {duration(seconds)}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
+        f"{took}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
         f"yet), risk {_percent(e.risk)}, KL {e.kl:.0f}, in epoch {e.epoch} of "
         f"{best.settings.epochs}."
     )

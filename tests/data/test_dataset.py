@@ -84,8 +84,8 @@ def test_too_few_examples_no_labels_and_unknown_names(tmp_path):
         load(str(tmp_path / "a.npz"))
     with pytest.raises(DataError, match="no data set 'mnst'; did you mean 'mnist'"):
         load("mnst")
-    with pytest.raises(DataError, match="no data set 'iris'; give one of binary-mnist"):
-        load("iris")
+    with pytest.raises(DataError, match="no data set 'wine'; give one of binary-mnist"):
+        load("wine")
 
 
 def test_hash_sees_every_bit_of_the_training_part():

@@ -194,6 +194,7 @@ def train(
         steps = preparation.prior_steps(folder, own, source, data)
         progress.show_prior(steps, own, quiet=quiet or as_json)
         begun.append(preparation.prepare(folder, own, source, data))
+    already = all(run.trained for run in begun)
     for run in begun:
         note, steps = runs.engine_note(run, data), runs.train_run(run, data)
         if tensorboard is not None:
@@ -204,4 +205,5 @@ def train(
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:
-        console.show_trained(begun, best, time.monotonic() - started)
+        took = f"Trained in {console.duration(time.monotonic() - started)}"
+        console.show_trained(begun, best, "Was trained already" if already else took)
