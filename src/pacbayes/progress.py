@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from pacbayes.bounds import percent_up
@@ -35,22 +35,20 @@ def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bo
         f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
         f"{s.protocol} protocol, {s.epochs} epochs, {engine}"
     )
-    bound = ""
+    bound = None
     if (run.folder / "checkpoint.safetensors").exists():
         if run.changed_versions:
             console.print(f"note: resuming with {'; '.join(run.changed_versions)}")
-        e = run.best
-        bound = f"bound {percent_up(e.bound)}"
-        done = "already trained" if run.trained else "resuming"
-        console.print(f"{done}, best so far {bound} in epoch {e.epoch}")
-    _follow(steps, s.epochs, "training", console, _line, bound)
+        done, bound = "already trained" if run.trained else "resuming", run.best.bound
+        console.print(f"{done}, bound {percent_up(bound)} in epoch {run.best.epoch}")
+    _follow(steps, s.epochs, "", console, _line, bound)
 
 
 def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
     """Follow the learning of a prior, if there is any."""
-    title = f"learning the prior of scale {settings.prior_scale:g}"
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    _follow(steps, settings.prior_epochs, title, console, _prior_line, "")
+    title = f"prior of scale {settings.prior_scale:g}, "
+    _follow(steps, settings.prior_epochs, title, console, _prior_line, None)
 
 
 def _follow(
@@ -59,33 +57,28 @@ def _follow(
     title: str,
     console: Console,
     line: Callable[[Evaluation], str],
-    bound: str,
+    bound: float | None,
 ) -> None:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("epochs, left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[bound]}"),
-    )
-    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None))
+    bar = Bar(*columns, console=console, expand=True, transient=True)
+    bar.disable = not console.is_terminal
+    with bar:
         task, started = None, time.monotonic()
         spoke = started
         for step in steps:
             done, now = step.epoch - 1 + step.batch / step.batches, time.monotonic()
             if task is None:
-                first = step.epoch - 1
-                task = bar.add_task(title, total=epochs, completed=first, bound=bound)
+                task, first = bar.add_task(title, total=epochs), step.epoch - 1
             left = duration((now - started) * (epochs - done) / (done - first))
-            bar.update(task, completed=done)
             if (e := step.evaluation) is not None:
-                if line is _line:
-                    bar.update(task, bound=f"bound {percent_up(e.bound)}")
+                bound = e.bound if line is _line else None
                 console.print(line(e) + (f", {left} left" if done < epochs else ""))
                 spoke = now
-            elif now - spoke > _SILENCE and not console.is_terminal:
-                console.print(f"{title}: epoch {step.epoch} of {epochs}, {left} left")
+            facts = f"{title}epoch {step.epoch} of {epochs}, {left} left"
+            facts += "" if bound is None else f", bound {percent_up(bound)}"
+            bar.update(task, completed=done, description=facts)
+            if now - spoke > _SILENCE and not console.is_terminal:
+                console.print(facts)
                 spoke = now
 
 

@@ -1,0 +1,153 @@
+"""What a user sees on a terminal, in a pipe and in a file: the same facts."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pacbayes
+
+SOURCE = str(Path(pacbayes.__file__).parent.parent)
+COMMAND = [sys.executable, "-c", "from pacbayes.cli import main; main()"]
+COLOUR = re.compile(r"\x1b\[[0-9;]*[34][0-9]")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "2")
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return os.environ | {"PYTHONPATH": SOURCE, "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+
+
+def on_a_terminal(arguments, environment):
+    """Everything that a pseudo-terminal shows."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], env=environment, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    return shown.decode()
+
+
+def without_a_terminal(arguments, environment):
+    command = [*COMMAND, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def facts(text):
+    """Evaluations, without the times, which differ."""
+    return re.findall(r"epoch +\d+  risk +\S+ %  KL +\S+  bound +\S+ %", ESCAPES.sub("", text))
+
+
+def test_a_terminal_and_a_pipe_get_the_same_facts(environment, csv, tmp_path):
+    train = ("train", "--dataset", csv, *SMALL, "--out")
+    shown = on_a_terminal((*train, tmp_path / "a"), environment)
+    out, err = without_a_terminal((*train, tmp_path / "b"), environment)
+    assert "\x1b" not in out + err
+    assert COLOUR.search(shown)
+    assert len(facts(shown)) == 2
+    assert facts(shown) == facts(err)
+    assert re.search(r"epoch +2 .* bound .* s left", err)
+    assert re.search(r"epoch 4 of 4, .* s left, bound \S+ % ", ESCAPES.sub("", shown))
+    for text, folder in ((shown, tmp_path / "a"), (out, tmp_path / "b")):
+        assert re.search(r"Trained in \S+ s\. Bound \S+ % \(a guide, no certificate yet\)", text)
+        assert f"Written to {folder}" in text
+        assert f"Next: pacbayes certify {folder}" in text
+
+
+def test_no_color_is_honoured_and_a_narrow_terminal_still_says_it_all(environment, csv, tmp_path):
+    narrow = environment | {"NO_COLOR": "1", "COLUMNS": "44"}
+    shown = on_a_terminal(("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a"), narrow)
+    assert not COLOUR.search(shown)
+    assert re.search(r"epoch 4 of 4, .* s left, bound \S+ %", shown)
+
+
+def test_quiet_is_the_summary_alone(run_cli, csv, tmp_path):
+    code, out, err = run_cli("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 3
+
+
+def test_without_a_terminal_a_slow_epoch_gives_a_sign_of_life(run_cli, csv, tmp_path, monkeypatch):
+    from pacbayes import progress
+
+    monkeypatch.setattr(progress, "_SILENCE", 0.0)
+    _, _, err = run_cli("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a")
+    assert re.search(r"^epoch 1 of 4, .* s left$", err, re.MULTILINE)
+    assert re.search(r"^epoch 3 of 4, .* s left, bound \S+ %$", err, re.MULTILINE)
+
+
+def test_a_finished_run_and_a_resumed_one_say_so(run_cli, csv, tmp_path):
+    train = ("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a")
+    run_cli(*train)
+    code, out, err = run_cli(*train)
+    assert code == 0
+    assert out.startswith("Was trained already.")
+    assert "already trained, bound" in err
+    (tmp_path / "a" / "posterior.safetensors").unlink()
+    _, out, err = run_cli(*train)
+    assert out.startswith("Trained in")
+    assert "resuming, bound" in err
+
+
+def test_every_step_says_how_long_it_took_and_what_comes_next(run_cli, csv, tmp_path):
+    run = tmp_path / "a run"  # commands to copy are quoted
+    run_cli("train", "--dataset", csv, *SMALL, "--out", run)
+    _, _, err = run_cli("predict", run, csv)
+    assert f"Nothing certifies this predictor yet: pacbayes certify '{run}'\n" in err
+    _, out, err = run_cli("certify", run, "-T", 5)
+    assert f"Written to {run}" in out.replace("\n", " ")
+    assert re.fullmatch(rf"Took \S+ s\. Next: pacbayes verify '{run}'\n", err)
+    _, _, err = run_cli("verify", run)
+    assert re.fullmatch(rf"\d+ checks, \S+ s\. Next: pacbayes predict '{run}' DATA\n", err)
+    _, _, err = run_cli("predict", run, csv, "--out", tmp_path / "p.csv")
+    assert f"written to {tmp_path / 'p.csv'}" in err
+    assert re.search(r"Took \S+ s\.$", err)
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.parametrize("command", [("--help",), ("bound", "small-kl", "--help")])
+def test_a_reader_that_leaves_early_is_no_error(environment, lines, command):
+    process = subprocess.Popen(
+        [*COMMAND, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    for _ in range(lines):
+        process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() in ((141,) if lines == 0 else (0, 141))
+
+
+def test_ctrl_c_ends_in_one_line_and_the_run_resumes(environment, csv, tmp_path):
+    train = ("train", "--dataset", csv, "--widths", "4", "--epochs", "100000", "--out")
+    command = [*COMMAND, *map(str, (*train, tmp_path / "a"))]
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stderr:
+        if line.startswith("epoch"):
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.endswith("\ninterrupted; the same command resumes\n")
+    assert "Traceback" not in err
+    assert (tmp_path / "a" / "checkpoint.safetensors").exists()
