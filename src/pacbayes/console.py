@@ -82,7 +82,7 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
         of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
     print(
         f"{took}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
-        f"yet), risk {_percent(e.risk)}, KL {e.kl:.0f}, in epoch {e.epoch} of "
+        f"yet), risk {_percent(e.risk)}, KL {_nats(e.kl)}, in epoch {e.epoch} of "
         f"{best.settings.epochs}."
     )
     print(f"Written to {best.folder}")
@@ -164,7 +164,7 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
         if errors.drawn is not None:
             rows.append(("test error, the drawn network", _percent(errors.drawn), None))
     name = "ln(dQ/dP)" if c.predictor == DRAWN else "KL(Q|P)"
-    rows.append((name, f"{c.kl:.0f}" if abs(c.kl) >= 10 else f"{c.kl:.1f}", "kl"))
+    rows.append((name, _nats(c.kl), "kl"))
     headings = ["\nbeside", "\nthis run"]
     if paper_result is not None:
         headings.append(f"\npaper, {s.objective} {s.activation}")
@@ -178,6 +178,10 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def _nats(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
 def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:

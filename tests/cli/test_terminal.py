@@ -1,53 +1,53 @@
 """What a user sees on a terminal, in a pipe and in a file: the same facts."""
 
+import contextlib
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import pacbayes
 
-SOURCE = str(Path(pacbayes.__file__).parent.parent)
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pacbayes.__file__).parent.parent)}
 COMMAND = [sys.executable, "-c", "from pacbayes.cli import main; main()"]
-COLOUR = re.compile(r"\x1b\[[0-9;]*[34][0-9]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*[349][0-9]m")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "2")
+SMALL = ("--widths", "none", "--epochs", "4", "--evaluate-every", "2")
 
 
 @pytest.fixture
-def environment(monkeypatch):
+def on_a_terminal(run_cli, monkeypatch):
+    """Everything that a command shows on a pseudo-terminal."""
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    return os.environ | {"PYTHONPATH": SOURCE, "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    monkeypatch.setenv("TERM", "xterm")
+
+    def run(*arguments):
+        ours, theirs = pty.openpty()
+        shown = []
+        reader = threading.Thread(target=_read, args=(ours, shown))
+        reader.start()
+        with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", terminal)
+            patch.setattr(sys, "stderr", terminal)
+            assert run_cli(*arguments)[0] == 0
+        reader.join()
+        os.close(ours)
+        return b"".join(shown).decode()
+
+    return run
 
 
-def on_a_terminal(arguments, environment):
-    """Everything that a pseudo-terminal shows."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], env=environment, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 1 << 16):
-            shown += piece
-    except OSError:  # how Linux says that the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait() == 0
-    return shown.decode()
-
-
-def without_a_terminal(arguments, environment):
-    command = [*COMMAND, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout, done.stderr
+def _read(terminal, shown):
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        while piece := os.read(terminal, 1 << 16):
+            shown.append(piece)
 
 
 def facts(text):
@@ -55,10 +55,10 @@ def facts(text):
     return re.findall(r"epoch +\d+  risk +\S+ %  KL +\S+  bound +\S+ %", ESCAPES.sub("", text))
 
 
-def test_a_terminal_and_a_pipe_get_the_same_facts(environment, csv, tmp_path):
+def test_a_terminal_and_a_pipe_get_the_same_facts(on_a_terminal, run_cli, csv, tmp_path):
     train = ("train", "--dataset", csv, *SMALL, "--out")
-    shown = on_a_terminal((*train, tmp_path / "a"), environment)
-    out, err = without_a_terminal((*train, tmp_path / "b"), environment)
+    shown = on_a_terminal(*train, tmp_path / "a")
+    _, out, err = run_cli(*train, tmp_path / "b")
     assert "\x1b" not in out + err
     assert COLOUR.search(shown)
     assert len(facts(shown)) == 2
@@ -71,9 +71,12 @@ def test_a_terminal_and_a_pipe_get_the_same_facts(environment, csv, tmp_path):
         assert f"Next: pacbayes certify {folder}" in text
 
 
-def test_no_color_is_honoured_and_a_narrow_terminal_still_says_it_all(environment, csv, tmp_path):
-    narrow = environment | {"NO_COLOR": "1", "COLUMNS": "44"}
-    shown = on_a_terminal(("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a"), narrow)
+def test_no_color_is_honoured_and_a_narrow_terminal_still_says_it_all(
+    on_a_terminal, csv, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "44")
+    shown = on_a_terminal("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a")
     assert not COLOUR.search(shown)
     assert re.search(r"epoch 4 of 4, .* s left, bound \S+ %", shown)
 
@@ -123,9 +126,9 @@ def test_every_step_says_how_long_it_took_and_what_comes_next(run_cli, csv, tmp_
 
 @pytest.mark.parametrize("lines", [0, 1])
 @pytest.mark.parametrize("command", [("--help",), ("bound", "small-kl", "--help")])
-def test_a_reader_that_leaves_early_is_no_error(environment, lines, command):
+def test_a_reader_that_leaves_early_is_no_error(lines, command):
     process = subprocess.Popen(
-        [*COMMAND, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, *command], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     for _ in range(lines):
         process.stdout.readline()
@@ -135,11 +138,11 @@ def test_a_reader_that_leaves_early_is_no_error(environment, lines, command):
     assert process.wait() in ((141,) if lines == 0 else (0, 141))
 
 
-def test_ctrl_c_ends_in_one_line_and_the_run_resumes(environment, csv, tmp_path):
+def test_ctrl_c_ends_in_one_line_and_the_run_resumes(csv, tmp_path):
     train = ("train", "--dataset", csv, "--widths", "4", "--epochs", "100000", "--out")
     command = [*COMMAND, *map(str, (*train, tmp_path / "a"))]
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in process.stderr:
         if line.startswith("epoch"):
