@@ -14,7 +14,10 @@ import pytest
 
 import pacbayes
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pacbayes.__file__).parent.parent)}
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": str(Path(pacbayes.__file__).parent.parent),
+    "PYTHONUNBUFFERED": "",
+}
 COMMAND = [sys.executable, "-c", "from pacbayes.cli import main; main()"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*[349][0-9]m")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -125,10 +128,10 @@ def test_every_step_says_how_long_it_took_and_what_comes_next(run_cli, csv, tmp_
 
 
 @pytest.mark.parametrize("lines", [0, 1])
-@pytest.mark.parametrize("command", [("--help",), ("bound", "small-kl", "--help")])
+@pytest.mark.parametrize("command", ["--help", "--version"])
 def test_a_reader_that_leaves_early_is_no_error(lines, command):
     process = subprocess.Popen(
-        [*COMMAND, *command], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, command], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     for _ in range(lines):
         process.stdout.readline()
