@@ -53,6 +53,7 @@ def test_a_resumed_run_goes_on_without_gap_or_double(run_cli, csv, tmp_path, mon
 
     monkeypatch.setattr(runs, "train_run", interrupted)
     assert run_cli(*train)[0] == 130
+    (tmp_path / "run" / "history.json").write_text("[]")  # the checkpoint is what counts
     assert [step for step, _ in points(read(tmp_path / "tb" / "run"), "bound")] == [1, 2]
     monkeypatch.setattr(runs, "train_run", original)
     assert run_cli(*train)[0] == 0
@@ -79,4 +80,13 @@ def test_without_the_package_nothing_is_trained(run_cli, csv, tmp_path, monkeypa
     )
     assert (code, out) == (2, "")
     assert err == "error: --tensorboard needs pip install 'pacbayes[tensorboard]'\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_is_no_place_for_curves(run_cli, csv, tmp_path):
+    code, _, err = run_cli(
+        *("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL, "--tensorboard", csv)
+    )
+    assert code == 2
+    assert err == f"error: --tensorboard must be a folder, got the file {csv}\n"
     assert not (tmp_path / "run").exists()

@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pacbayes.checkpoint import load_json
 from pacbayes.loop import Evaluation, Progress
 from pacbayes.runs import Run
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = ["check_installed", "recorded"]
+__all__ = ["check", "recorded"]
 
 _EVENTS = "events.out.tfevents."
 
 
-def check_installed() -> None:
-    """Complain where curves cannot be written."""
+def check(folder: Path) -> None:
+    """Complain before anything is trained where curves cannot be written."""
     if importlib.util.find_spec("tensorboard") is None:
         raise ValueError("--tensorboard needs pip install 'pacbayes[tensorboard]'")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--tensorboard must be a folder, got the file {folder}")
 
 
 def recorded(steps: Iterator[Progress], run: Run, folder: Path) -> Iterator[Progress]:
@@ -41,8 +42,7 @@ def recorded(steps: Iterator[Progress], run: Run, folder: Path) -> Iterator[Prog
         )
     from torch.utils.tensorboard import SummaryWriter
 
-    history = run.folder / "history.json"
-    past = [Evaluation(**e) for e in load_json(history)] if history.exists() else []
+    past = run.history
     started = time.time() - (past[-1].seconds if past else 0.0)
     with SummaryWriter(folder, filename_suffix=own) as writer:
         writer.add_text("settings", _as_code(run.settings.model_dump_json(indent=2)), 0)

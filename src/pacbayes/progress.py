@@ -39,8 +39,9 @@ def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bo
     if (run.folder / "checkpoint.safetensors").exists():
         if run.changed_versions:
             console.print(f"note: resuming with {'; '.join(run.changed_versions)}")
-        done, bound = "already trained" if run.trained else "resuming", run.best.bound
-        console.print(f"{done}, bound {percent_up(bound)} in epoch {run.best.epoch}")
+        bound = min((e.bound for e in run.history), default=None)
+        so_far = "" if bound is None else f", best bound so far {percent_up(bound)}"
+        console.print(("already trained" if run.trained else "resuming") + so_far)
     _follow(steps, s.epochs, "", console, _line, bound)
 
 

@@ -87,6 +87,14 @@ class Run:
         return self.folder / names.get(predictor, "certificate.json")
 
     @property
+    def history(self) -> list[Evaluation]:
+        """Evaluations up to the checkpoint, from which training goes on."""
+        if not (self.folder / "checkpoint.safetensors").exists():
+            return []
+        _, record = self.load_own("checkpoint.safetensors")
+        return [Evaluation(**e) for e in record["history"]]
+
+    @property
     def best(self) -> Evaluation:
         """The evaluation that the posterior is from."""
         history = [Evaluation(**e) for e in load_json(self.folder / "history.json")]

@@ -105,11 +105,34 @@ def test_a_finished_run_and_a_resumed_one_say_so(run_cli, csv, tmp_path):
     code, out, err = run_cli(*train)
     assert code == 0
     assert out.startswith("Was trained already.")
-    assert "already trained, bound" in err
+    assert "already trained, best bound so far" in err
     (tmp_path / "a" / "posterior.safetensors").unlink()
     _, out, err = run_cli(*train)
     assert out.startswith("Trained in")
-    assert "resuming, bound" in err
+    assert "resuming, best bound so far" in err
+
+
+def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
+    run_cli, csv, tmp_path, monkeypatch
+):
+    from pacbayes import runs
+
+    train, original = ("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a"), runs.train_run
+
+    def interrupted(run, data):
+        for step in original(run, data):
+            if step.epoch == 2:
+                raise KeyboardInterrupt
+            yield step
+
+    monkeypatch.setattr(runs, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(runs, "train_run", interrupted)
+    assert run_cli(*train)[0] == 130
+    assert (tmp_path / "a" / "checkpoint.safetensors").exists()
+    monkeypatch.setattr(runs, "train_run", original)
+    code, _, err = run_cli(*train)
+    assert code == 0
+    assert "\nresuming\n" in err
 
 
 def test_every_step_says_how_long_it_took_and_what_comes_next(run_cli, csv, tmp_path):

@@ -81,7 +81,7 @@ def _run() -> int | None:
             return _NOBODY_READS
         raise
     except (typer.TyperException, *_BAD_INPUT) as error:
-        if os.environ.get("PACBAYES_TRACEBACK"):
+        if os.environ.get("PACBAYES_TRACEBACK") and not isinstance(error, typer.TyperException):
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2

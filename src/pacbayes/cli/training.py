@@ -171,7 +171,7 @@ def train(
     from pacbayes.records import DataSource
 
     if tensorboard is not None:
-        curves.check_installed()
+        curves.check(tensorboard)
     if Path(dataset).suffix:
         dataset = str(Path(dataset).resolve())
     texts = [None if path is None else str(path.resolve()) for path in (data_folder, test_data)]
