@@ -14,6 +14,7 @@ __all__ = [
     "CertificateBound",
     "Engine",
     "Estimator",
+    "Format",
     "Method",
     "MonteCarlo",
     "Objective",
@@ -32,6 +33,7 @@ Estimator = Literal[
     "reinforce",
     "reinforce-per-example",
 ]
+Format = Literal["onnx", "torch"]
 Method = Literal["randomised", "vote", "drawn"]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]

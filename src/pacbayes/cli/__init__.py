@@ -14,6 +14,7 @@ from pacbayes.cli.certificates import certify, verify
 from pacbayes.cli.complaints import one_line
 from pacbayes.cli.help import Command, Group
 from pacbayes.cli.informing import info
+from pacbayes.cli.exporting import export
 from pacbayes.cli.reproducing import reproduce
 from pacbayes.cli.training import train
 from pacbayes.cli.using import plot, predict
@@ -44,7 +45,7 @@ def _options(
 
 
 for heading, commands in {
-    "From data to certified predictions": (train, certify, verify, predict, plot),
+    "From data to certified predictions": (train, certify, verify, predict, plot, export),
     "Bounds without a run": (bound, compare),
     "The paper and this machine": (reproduce, bench, info),
 }.items():
