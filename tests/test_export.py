@@ -1,6 +1,8 @@
 """Exported predictors: what the library computes, for whoever has the file and some noise."""
 
+import ast
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -22,6 +24,7 @@ from pacbayes.network import Network
 from pacbayes.preparation import prepare
 from pacbayes.records import DataSource
 
+DOCUMENTATION = Path(__file__).parent.parent / "docs" / "export.md"
 FEATURES = 4
 CASES = {  # classes, and what is not the protocol's default
     "sign": (2, {"activation": "sign", "widths": (5, 3), "learned_scale": False}),
@@ -331,6 +334,17 @@ def test_the_command_prints_two_lines_that_run_the_file(run_cli, trained, tmp_pa
     names = {"x": x if format == "onnx" else torch.from_numpy(x)}
     exec("\n".join(lines), names)
     assert len(names["score"]) == len(names["label"]) == 9
+
+
+def test_what_the_documentation_shows_runs(exported, tmp_path, monkeypatch, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.onnx").write_bytes(Path(exported("sign", "onnx").file).read_bytes())
+    exec(code, names := {})
+    assert names["score"].shape == (5,)
+    labels, says = capsys.readouterr().out.splitlines()
+    assert set(ast.literal_eval(labels)) <= {"class 0", "class 1"}
+    assert says.startswith("covered by certificate.json")
 
 
 def test_the_command_answers_in_json_and_complains_in_one_line(run_cli, trained, tmp_path):

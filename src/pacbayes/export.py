@@ -123,10 +123,11 @@ def _certificate(run: Run, method: Method, *, sampled: bool) -> dict[str, Any]:
         raise DamagedFileError(f"{path} is damaged: it has no {error}") from error
     if about != file_sha256(run.folder / "posterior.safetensors"):
         return {"says": f"{no}: {path.name} is about another posterior"}
-    fresh = " if every prediction has fresh noise" if sampled else ""
     says = f"covered by {path.name} ({name}, δ = {delta:g}): at most {percent_up(bound)} error"
+    fresh = " if every prediction has fresh noise" if sampled else ""
+    nothing = " (vacuous: it says nothing)" if bound >= 1 else ""
     return {
-        "says": f"{says}{fresh}",
+        "says": f"{says}{fresh}{nothing}",
         "file": path.name,
         "sha256": file_sha256(path),
         "bound_name": name,
