@@ -44,6 +44,7 @@ def _program(predictor: Explicit) -> ExportedProgram:
 
 
 def as_torch(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
+    """A file for `torch.export.load`, the metadata an extra file in it."""
     buffer, text = io.BytesIO(), json.dumps(metadata, indent=2, ensure_ascii=False)
     with _quiet():
         torch.export.save(_program(predictor), buffer, extra_files={METADATA: text})
@@ -51,12 +52,14 @@ def as_torch(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
 
 
 def ask_torch(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Score and label; of bytes that were just made here, since torch's loader trusts its files."""
     with _quiet():
         score, label = torch.export.load(io.BytesIO(content)).module()(*inputs)
     return score, label
 
 
 def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
+    """An ONNX model, checked, with the metadata among its properties."""
     try:
         import onnx
         import onnxruntime  # noqa: F401
@@ -77,15 +80,7 @@ def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
         raise RuntimeError(f"torch {torch.__version__} cannot translate it to ONNX") from error
     assert program is not None
     model = program.model_proto
-    for node in model.graph.node:
-        del node.metadata_props[:]
-    del model.graph.value_info[:]
-    ports, values = predictor.inputs + predictor.outputs, (*model.graph.input, *model.graph.output)
-    for port, value in zip(ports, values, strict=True):
-        value.doc_string = port.meaning
-        del value.metadata_props[:]
-        axis = port.shape.index("batch")
-        value.type.tensor_type.shape.dim[axis].dim_param = "batch"
+    _describe(model.graph, predictor)
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
     onnx.helper.set_model_props(model, texts)
     onnx.checker.check_model(model, full_check=True)
@@ -93,7 +88,21 @@ def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
     return content
 
 
+def _describe(graph: Any, predictor: Explicit) -> None:
+    """Say what goes in and comes out, and nothing of how and where the graph was made."""
+    for node in graph.node:
+        del node.metadata_props[:]
+    del graph.value_info[:]
+    ports, values = predictor.inputs + predictor.outputs, (*graph.input, *graph.output)
+    for port, value in zip(ports, values, strict=True):
+        del value.metadata_props[:]
+        value.doc_string = port.meaning
+        axis = port.shape.index("batch")
+        value.type.tensor_type.shape.dim[axis].dim_param = "batch"
+
+
 def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Score and label, by onnxruntime."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content)
