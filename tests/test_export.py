@@ -251,6 +251,7 @@ def test_metadata_say_what_it_is_and_what_covers_it(trained, exported):
 def test_files_tell_nothing_of_the_machine_and_hold_no_examples(exported):
     files = [exported("sign", "onnx").file, exported("sign", "torch", "vote").file]
     assert not [name for name in files if b".py" in Path(name).read_bytes()]
+    assert not any(node.metadata_props for node in onnx.load(files[0]).graph.node)
     with zipfile.ZipFile(files[1]) as archive:
         (inputs,) = [i for i in archive.infolist() if "sample_inputs" in i.filename]
     assert inputs.file_size < 1000
