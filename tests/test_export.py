@@ -14,10 +14,11 @@ import pytest
 import torch
 from scipy.special import erf, expit, ndtr
 
-from pacbayes import Settings, cli, explicit, graphs, predict_randomised, runs
+from pacbayes import Settings, cli, predict_randomised, runs
 from pacbayes.bodies import Deterministic, Sampled
 from pacbayes.checkpoint import DamagedFileError, load_json, save_json
-from pacbayes.export import export_run
+from pacbayes.export import export_run, graphs
+from pacbayes.export import predictors as explicit
 from pacbayes.gaussian import gaussians
 from pacbayes.layers import GaussianLinear
 from pacbayes.network import Network

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pacbayes import certify, kl, small_kl
 from pacbayes.experiments import execution
 from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
@@ -78,6 +79,24 @@ def test_a_repeat_that_learns_nothing_is_reset_and_a_grid_point_is_not(repeat, t
     summary = store.summary(configuration)
     assert not summary["learned"]
     assert summary["attempts"] == (1 if repeat == 0 else 5)
+
+
+def test_a_summary_is_of_the_best_epoch_and_pays_for_every_prior(tmp_path, monkeypatch):
+    configuration = replace(chosen("fix-lambda-sign", "digits", 30), samples=2, repeat=1)
+    store, certified = Store(tmp_path), {}
+
+    def watched(network, x, y, **options):
+        certified.update(kl=kl(network).item(), n=len(x), **options)
+        return certify(network, x, y, **options)
+
+    monkeypatch.setattr(execution, "certify", watched)
+    run(configuration, store)
+    summary = store.summary(configuration)
+    assert summary["epoch"] < 30  # else the last would do
+    assert certified["kl"] == pytest.approx(summary["kl"], rel=1e-9)
+    assert certified["priors"] == 5
+    fifth = small_kl(summary["train_linear"], summary["kl"], certified["n"], 0.05 / 5)
+    assert summary["small_kl"] == fifth
 
 
 def test_a_damaged_checkpoint_means_beginning_again(tmp_path):

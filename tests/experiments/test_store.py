@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,24 @@ def test_whoever_lost_a_lease_leaves_the_new_holders_alone(tmp_path):
         time.sleep(0.3)  # a beat passes
         assert path.stat().st_mtime == 0
     assert path.read_text() == "somebody else's"
+
+
+def test_a_stale_lease_that_another_was_quicker_to_take_stays_his(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.place(RUN).mkdir(parents=True)
+    path = store.place(RUN) / "lease"
+    path.write_text("left")
+    os.utime(path, (0, 0))
+    rename = Path.rename
+
+    def late(self, target):
+        self.write_text("his")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    with store.lease(RUN) as ours:
+        assert not ours
+    assert path.read_text() == "his"
 
 
 def test_a_lease_from_the_future_is_stale_too(tmp_path):

@@ -12,9 +12,9 @@ import pacbayes
 from pacbayes.cli.calculating import bench, bound, compare
 from pacbayes.cli.certificates import certify, verify
 from pacbayes.cli.complaints import one_line
+from pacbayes.cli.exporting import export
 from pacbayes.cli.help import Command, Group
 from pacbayes.cli.informing import info
-from pacbayes.cli.exporting import export
 from pacbayes.cli.reproducing import reproduce
 from pacbayes.cli.training import train
 from pacbayes.cli.using import plot, predict

@@ -13,8 +13,8 @@ from pacbayes.choices import Format, Method
 from pacbayes.cli.options import AsJson, RunFolder, check_samples
 
 if TYPE_CHECKING:
-    from pacbayes.explicit import Port
     from pacbayes.export import Export
+    from pacbayes.export.predictors import Port
 
 __all__ = ["export"]
 

@@ -21,8 +21,8 @@ from pacbayes.bounds import percent_up
 from pacbayes.checkpoint import DamagedFileError, file_sha256, load_json, write_atomically
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Format, Method
 from pacbayes.drawn import scores
-from pacbayes.explicit import Explicit, Port, explicit
-from pacbayes.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
+from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
+from pacbayes.export.predictors import Explicit, Port, explicit
 from pacbayes.network import Network
 from pacbayes.runs import Run
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
-from pacbayes.explicit import Explicit
+from pacbayes.export.predictors import Explicit
 
 __all__ = ["METADATA", "as_onnx", "as_torch", "ask_onnx", "ask_torch", "noise_for"]
 
