@@ -180,6 +180,10 @@ def test_fallback_is_loud(run_cli, csv, tmp_path):
     assert code == 0
     assert "!!!!!!!!" in err
     assert "INSTEAD OF" in err
+    misspelt = ("train", "--dataset", "binary-mnits", "--fallback", csv, "--out", tmp_path / "s")
+    code, _, err = run_cli(*misspelt)
+    assert code == 2
+    assert "did you mean 'binary-mnist'?" in err
 
 
 def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pacbayes import heads, hidden
-from pacbayes.bodies import Dense
+from pacbayes.bodies import Dense, Deterministic
 from pacbayes.draws import leave_one_out, no_baseline
 from pacbayes.gaussian import Gaussian
 from pacbayes.network import Network
@@ -49,6 +49,8 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     """Why the engine cannot take this network and data; None where it can."""
     if not available():
         return "the native engine is not built for this machine"
+    if isinstance(network.body, Deterministic):
+        return "the native engine is for networks with hidden layers that are drawn"
     if _kind(network) is None:
         return "the native engine takes dense networks with the library's own rules and head"
     gaussians = _gaussians(network)

@@ -271,6 +271,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed = stream(self._seed, "drawn")
             return certify_drawn(self.network_, x, y, seed=seed, **own)[0]
         with seeded(self._seed, "certificate"):
+            # Markov's inequality, so first-order covers a vote of however many fresh draws.
             bound: BoundName = "first-order" if self.predictor == "vote" else "small-kl"
             return certify(self.network_, x, y, bound=bound, samples=self.votes, **own)
 

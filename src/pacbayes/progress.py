@@ -30,9 +30,9 @@ def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bo
     scales = "learned" if s.learned_scale else "unit"
     k = len(run.record.data.classes)
     ends = (run.record.data.features, *s.widths, 1 if k == 2 else k)
-    shape = "-".join(map(str, ends))
+    shape, units = "-".join(map(str, ends)), s.activation if s.widths else "linear"
     console.print(
-        f"{run.record.data.source.name}: {shape} {s.activation}, {s.objective}, {scales} scales, "
+        f"{run.record.data.source.name}: {shape} {units}, {s.objective}, {scales} scales, "
         f"{s.protocol} protocol, {s.epochs} epochs, {engine}"
     )
     bound = None

@@ -122,7 +122,7 @@ class Run:
             raise ValueError(
                 f"no network is kept: pacbayes certify {self.folder} --bound disintegrated"
             )
-        if load_json(claim)["provenance"]["drawn_sha256"] != file_sha256(path):
+        if load_json(claim).get("provenance", {}).get("drawn_sha256") != file_sha256(path):
             raise DamagedFileError(f"{path} is not the network that {claim.name} is about")
         return self.load_own(path.name)[0]
 

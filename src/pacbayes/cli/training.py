@@ -167,7 +167,7 @@ def train(
     settings = Settings.of(protocol, activation, objective, **given)  # complains before data load
     set_threads(threads)
     from pacbayes import console, curves, preparation, progress, runs
-    from pacbayes.data import DataError
+    from pacbayes.data import NAMES, DataError
     from pacbayes.records import DataSource
 
     if tensorboard is not None:
@@ -179,7 +179,8 @@ def train(
     try:
         data = source.load()
     except DataError as error:
-        if fallback is None:
+        misspelt = dataset not in NAMES and not Path(dataset).suffix
+        if fallback is None or misspelt:
             raise
         console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
         source = DataSource(fallback)
