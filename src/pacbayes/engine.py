@@ -50,7 +50,7 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     if not available():
         return "the native engine is not built for this machine"
     if isinstance(network.body, Deterministic):
-        return "the native engine is for networks with hidden layers that are drawn"
+        return "the native engine takes networks with hidden layers"
     if _kind(network) is None:
         return "the native engine takes dense networks with the library's own rules and head"
     gaussians = _gaussians(network)
