@@ -38,6 +38,7 @@ ROOMS = [  # each may import from earlier lines only
     {"runs", "estimator"},
     {"preparation"},
     {"predictions", "export", "bench", "experiments", "curves", "inventory"},
+    {"explanation"},
     {"plots", "console"},
     {"progress"},
     {"cli"},

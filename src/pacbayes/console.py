@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from pacbayes import paper
 from pacbayes.bounds import percent_up
-from pacbayes.choices import DRAWN, RANDOMISED, VOTE
+from pacbayes.explanation import beside, paper_result, percent, sentence, steps
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate
@@ -95,93 +94,28 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     c = certificate
     console.print(f"\n[bold]Certificate: at most {percent_up(c.bound)} error[/bold]", end="")
     console.print(" (vacuous: it says nothing)" if c.vacuous else "")
-    sampled = "" if c.draws is None else " and of the networks sampled"
-    console.print(
-        f"With probability {1 - c.delta:g} over the draw of the {c.n} training examples{sampled},\n"
-        f"the {c.predictor},\nerrs on at most this part of new examples. "
-        f"Theorem: {c.bound_name}.\n"
-    )
+    console.print(f"{sentence(c)}\n")
     console.print(_steps(c))
     console.print(_comparison(c, errors, run))
     console.print(f"Written to {run.certificate_path(c.predictor)}")
 
 
 def _steps(c: Certificate) -> Table:
-    """Where each percentage point comes from; the parts add up to the bound."""
     table = Table("how it adds up", "points", "", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    parts = dict(c.contributions)
-    kind = "exact" if c.draws is None else "sampled"
-    table.add_row(f"training risk, {kind}", _points(parts.pop("risk")), "")
-    detail = "" if c.draws is None else f"{c.draws:.0f} draws, {c.monte_carlo}"
-    spent = "" if c.draws is None else f", δ = {c.ledger['monte-carlo']:g}"
-    table.add_row("Monte-Carlo error", _points(parts.pop("monte-carlo")), detail + spent)
-    part = c.ledger.get("pac-bayes", c.ledger.get(f"pac-bayes, {c.bound_name}", c.delta))
-    detail = f"{c.bound_name}, n = {c.n}, δ = {part:g}"
-    others = {name.split(",")[0] for name in c.ledger if name.startswith("other prior")}
-    detail += f", {len(others) + 1} priors tried" if others else ""
-    table.add_row("finite sample, whatever is learned", _points(parts.pop("log terms")), detail)
-    for layer, points, kl in _layers(c, parts):
-        table.add_row(f"what was learned in {layer}", _points(points), f"KL {kl:.1f}")
+    for step in steps(c):
+        table.add_row(step.label, f"{100 * step.points:.3f}", step.detail)
     return table
-
-
-def _layers(c: Certificate, parts: dict[str, float]) -> Iterable[tuple[str, float, float]]:
-    """Weights and biases of a layer together."""
-    layers: dict[str, list[float]] = {}
-    for name, kl in c.kl_by_part.items():
-        layer = name.rpartition(".")[0].replace("body.layers.", "layer ")
-        points, total = layers.get(layer, [0.0, 0.0])
-        layers[layer] = [points + parts[f"KL of {name}"], total + kl]
-    for layer, (points, kl) in layers.items():
-        number = layer.removeprefix("layer ")
-        shown = f"layer {int(number) + 1}" if number.isdigit() else "the last layer"
-        yield shown, points, kl
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:.3f}"
 
 
 def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
-    s = run.settings
-    comparable = run.record.data.source.name == "binary-mnist" and len(s.widths) == 3
-    paper_result = paper.RESULTS.get((s.objective, s.activation)) if comparable else None
-    paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
-    included = "" if c.draws is None else ", Monte-Carlo included"
-    covered = "" if c.predictor == VOTE else " (not covered)"
-    rows = [
-        (f"certificate{included}", percent_up(c.bound), None),
-        *([(paper_way, percent_up(c.catoni), "bound")] if c.predictor == RANDOMISED else []),
-        ("held-out bound, were all n examples unseen", percent_up(c.held_out), None),
-        ("train risk (linear loss)", _percent(c.risk), "train_linear"),
-    ]
-    if errors is not None:
-        rows += [
-            ("test error, randomised", _percent(errors.randomised), "test_zero_one"),
-            (f"test error, majority vote{covered}", _percent(errors.vote), None),
-        ]
-        if errors.drawn is not None:
-            rows.append(("test error, the drawn network", _percent(errors.drawn), None))
-    name = "ln(dQ/dP)" if c.predictor == DRAWN else "KL(Q|P)"
-    rows.append((name, _nats(c.kl), "kl"))
     headings = ["\nbeside", "\nthis run"]
-    if paper_result is not None:
-        headings.append(f"\npaper, {s.objective} {s.activation}")
+    if paper_result(run.record) is not None:
+        headings.append(f"\npaper, {run.settings.objective} {run.settings.activation}")
     table = Table(*headings, box=None, pad_edge=False)
-    for name, ours, field in rows:
-        theirs = None if field is None else getattr(paper_result, field, None)
-        shown = f"{theirs:.0f}" if field == "kl" and theirs is not None else _percent(theirs)
-        table.add_row(*[name, ours, shown][: len(headings)])
+    for row in beside(c, errors, run.record):
+        table.add_row(*[row.label, row.ours, row.theirs][: len(headings)])
     return table
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.2f} %"
-
-
-def _nats(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
 def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:
@@ -207,6 +141,6 @@ def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) 
     sys.stdout.flush()  # the remarks below come last
     remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
     if prediction.error is not None:
-        remark(f"error on the labels given: {_percent(prediction.error)}")
+        remark(f"error on the labels given: {percent(prediction.error)}")
     if out is not None:
         remark(f"written to {out}")

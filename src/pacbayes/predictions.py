@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pacbayes.checkpoint import save_json
 from pacbayes.choices import DRAWN, RANDOMISED
@@ -18,10 +19,10 @@ from pacbayes.randomness import seeded
 from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.runs import Run
 
-__all__ = ["Prediction", "TestErrors", "predict", "test_errors"]
+__all__ = ["VOTES", "Prediction", "TestErrors", "draw_labels", "predict", "test_errors"]
 
 VOTE = "majority vote over {} draws of the network (not covered by certificate.json)"
-_VOTES = 100
+VOTES = 100
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
     if len(data.x_test) == 0:
         return None
     x, y = data.tensors("test")
-    with seeded(run.settings.seed, "prediction"):
-        drawn, share = predict_randomised(network, x), majority_vote(network, x, _VOTES)
+    drawn, share = draw_labels(run, network, x)
     randomised = (drawn != y).double().mean().item()
     votes = zero_one(share, y) if network.outputs == 1 else wrong_class(share, y)
     vote = votes.double().mean().item()
@@ -64,9 +64,15 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
         z = scores(network, run.load_drawn(), x)
         predicted = z.sign() if network.outputs == 1 else z.argmax(-1)
         kept = (predicted != y).double().mean().item()
-    errors = TestErrors(randomised, vote, _VOTES, len(x), kept)
+    errors = TestErrors(randomised, vote, VOTES, len(x), kept)
     save_json(run.folder / "test.json", asdict(errors))
     return errors
+
+
+def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
+    """A label drawn for every example, and the mean output that the vote goes by; always the same."""
+    with seeded(run.settings.seed, "prediction"):
+        return predict_randomised(network, x), majority_vote(network, x, VOTES)
 
 
 def predict(
