@@ -40,7 +40,7 @@ ROOMS = [  # each may import from earlier lines only
     {"predictions", "export", "bench", "experiments", "curves", "inventory"},
     {"explanation"},
     {"plots", "console"},
-    {"progress"},
+    {"progress", "report"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -7,7 +7,7 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -81,7 +81,7 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
         of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
     print(
         f"{took}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
-        f"yet), risk {_percent(e.risk)}, KL {_nats(e.kl)}, in epoch {e.epoch} of "
+        f"yet), risk {percent(e.risk)}, KL {nats(e.kl)}, in epoch {e.epoch} of "
         f"{best.settings.epochs}."
     )
     print(f"Written to {best.folder}")

@@ -70,7 +70,7 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
 
 
 def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
-    """A label drawn for every example, and the mean output that the vote goes by; always the same."""
+    """A label drawn for every example, and the mean output the vote goes by; the same each time."""
     with seeded(run.settings.seed, "prediction"):
         return predict_randomised(network, x), majority_vote(network, x, VOTES)
 

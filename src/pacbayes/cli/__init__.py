@@ -15,6 +15,7 @@ from pacbayes.cli.complaints import one_line
 from pacbayes.cli.exporting import export
 from pacbayes.cli.help import Command, Group
 from pacbayes.cli.informing import info
+from pacbayes.cli.reporting import report
 from pacbayes.cli.reproducing import reproduce
 from pacbayes.cli.training import train
 from pacbayes.cli.using import plot, predict
@@ -45,7 +46,7 @@ def _options(
 
 
 for heading, commands in {
-    "From data to certified predictions": (train, certify, verify, predict, plot, export),
+    "From data to certified predictions": (train, certify, verify, predict, report, plot, export),
     "Bounds without a run": (bound, compare),
     "The paper and this machine": (reproduce, bench, info),
 }.items():

@@ -1,0 +1,84 @@
+"""HTML and SVG by construction: every tag is closed, and text is escaped unless it is markup."""
+
+from __future__ import annotations
+
+import base64
+import html
+import struct
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Html", "element", "join", "png", "table"]
+
+_VOID = ("img", "link", "meta")
+
+
+class Html(str):
+    """Markup. A plain `str` never becomes markup without being escaped."""
+
+
+def element(name: str, /, *children: str, **attributes: str | float | None) -> Html:
+    """One element; `class_` and `aria_label` stand for class and aria-label, None leaves out."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(_text(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Html(f"<{name}{given}>")
+    return Html(f"<{name}{given}>{join(*children)}</{name}>")
+
+
+def join(*children: str) -> Html:
+    """Children one after the other, texts among them escaped."""
+    return Html("".join(c if isinstance(c, Html) else html.escape(c) for c in children))
+
+
+def _text(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def table(
+    caption: str,
+    header: list[str],
+    rows: list[list[str]],
+    *,
+    class_: str | None = None,
+    hidden_caption: bool = False,
+) -> Html:
+    """A table whose first column heads its rows, in a container that scrolls by itself."""
+    head = [element("th", cell, scope="col") for cell in header]
+    body = [
+        element(
+            "tr",
+            element("th", row[0], scope="row"),
+            *(element("td", cell) for cell in row[1:]),
+        )
+        for row in rows
+    ]
+    whole = element(
+        "table",
+        element("caption", caption, class_="unseen" if hidden_caption else None),
+        element("thead", element("tr", *head)),
+        element("tbody", *body),
+        class_=class_,
+    )
+    return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label=caption)
+
+
+def png(grey: NDArray[np.uint8]) -> str:
+    """A grey picture (rows, columns) as a data URI."""
+    height, width = grey.shape
+    lines = b"".join(b"\0" + row.tobytes() for row in grey)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    )
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+    return "data:image/png;base64," + base64.b64encode(content).decode()

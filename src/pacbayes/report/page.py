@@ -1,0 +1,85 @@
+"""The frame of every page: head, heading, jumps to its sections, style sheet inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import pacbayes
+from pacbayes.report.markup import Html, element, join, table
+
+__all__ = ["Section", "card", "details", "document", "figure", "legend", "swatch"]
+
+# Nothing is loaded from anywhere, and nothing runs.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+@dataclass(frozen=True)
+class Section:
+    key: str
+    title: str
+    body: Html
+
+
+def document(title: str, eyebrow: str, lead: str, sections: Sequence[Section]) -> str:
+    """The whole page."""
+    style = files("pacbayes.report").joinpath("style.css").read_text(encoding="utf-8")
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="generator", content=f"pacbayes {pacbayes.__version__}"),
+        element("link", rel="icon", href="data:,"),
+        element("title", f"{title} · {eyebrow}"),
+        element("style", Html(style)),
+    )
+    jumps = [element("li", element("a", s.title, href=f"#{s.key}")) for s in sections]
+    header = element(
+        "header",
+        element("p", eyebrow, class_="eyebrow"),
+        element("h1", title),
+        element("p", lead, class_="lead"),
+        element("nav", element("ul", *jumps), aria_label="Sections of this page"),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the content", class_="skip", href="#content"),
+        header,
+        element("main", *(_section(s) for s in sections), id="content"),
+        element("footer", f"Made by pacbayes {pacbayes.__version__}. Nothing here is loaded."),
+    )
+    return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _section(s: Section) -> Html:
+    heading = element("h2", s.title, id=f"{s.key}-heading")
+    return element("section", heading, s.body, id=s.key, aria_labelledby=f"{s.key}-heading")
+
+
+def card(*children: str) -> Html:
+    return element("div", *children, class_="card")
+
+
+def figure(caption: str, chart: Html, *after: str) -> Html:
+    return element("figure", element("figcaption", caption), chart, *after)
+
+
+def details(summary: str, header: list[str], rows: list[list[str]]) -> Html:
+    """A chart's numbers, folded away."""
+    inner = table(summary, header, rows, hidden_caption=True)
+    return element("details", element("summary", summary), inner)
+
+
+def legend(*entries: tuple[str, str]) -> Html:
+    """Names of what a chart shows, each with its colour."""
+    shown = [
+        join(swatch(class_), element("strong", text), " \N{EM SPACE}") for class_, text in entries
+    ]
+    return join(*shown)
+
+
+def swatch(class_: str, shade: float = 1.0) -> Html:
+    style = None if shade == 1.0 else f"opacity:{shade:.2f}"
+    return element("i", class_=f"swatch {class_}", style=style, aria_hidden="true")

@@ -1,0 +1,161 @@
+"""A store of runs as a page: the paper's two tables beside ours, and pictures."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacbayes.checkpoint import DamagedFileError, load_json
+from pacbayes.experiments.columns import COLUMNS, Configuration
+from pacbayes.experiments.store import Store
+from pacbayes.experiments.sweep import Sweep
+from pacbayes.experiments.tables import Line, lines, table1, table2
+from pacbayes.loop import Evaluation
+from pacbayes.report.charts import Mark, Series, bars, line_chart
+from pacbayes.report.markup import Html, element, join, table
+from pacbayes.report.page import Section, card, details, document, figure, legend
+
+__all__ = ["Found", "find_sweeps", "sweep_page"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The runs of a store that were asked for together, by their data and number of epochs."""
+
+    sweep: Sweep
+    lines: tuple[Line, ...]
+    histories: dict[str, tuple[Evaluation, ...]]
+
+    @property
+    def name(self) -> str:
+        epochs = self.sweep.epochs
+        return self.sweep.dataset + ("" if epochs is None else f", {epochs} epochs")
+
+
+def find_sweeps(store: Store) -> list[Found]:
+    """What the configurations in a store were made for; the store itself does not say."""
+    configurations = []
+    for path in sorted(store.folder.glob("runs/*/configuration.json")):
+        try:
+            configurations.append(Configuration(**load_json(path)))
+        except TypeError as error:
+            raise DamagedFileError(f"{path} is not a configuration: {error}") from error
+    groups: dict[tuple[str, int | None], list[Configuration]] = {}
+    for c in configurations:
+        groups.setdefault((c.dataset, c.epochs), []).append(c)
+    found = []
+    for (dataset, epochs), group in sorted(groups.items(), key=str):
+        columns = [name for name in COLUMNS if any(c.column == name for c in group)]
+        search = "paper" if any(c.repeat == 0 for c in group) else "chosen"
+        repeats = max(1, *(c.repeat for c in group))
+        sweep = Sweep(columns, dataset, epochs, repeats, search)  # type: ignore[arg-type]
+        histories = dict(_histories(sweep, store))
+        found.append(Found(sweep, tuple(lines(sweep, store)), histories))
+    return found
+
+
+def _histories(sweep: Sweep, store: Store) -> Iterator[tuple[str, tuple[Evaluation, ...]]]:
+    """Of the first finished repeat of every column."""
+    seen = set()
+    for c in sweep.repeated(store):
+        path = store.place(c) / "history.json"
+        if c.column not in seen and store.summary(c) is not None and path.exists():
+            seen.add(c.column)
+            yield c.column, tuple(Evaluation(**e) for e in load_json(path))
+
+
+def sweep_page(store: Store, shown: Path) -> str:
+    """The page of a store, at the path the user knows it by."""
+    found = find_sweeps(store)
+    done = sum(len(line.summaries) + line.hopeless for f in found for line in f.lines)
+    lead = f"{done} finished runs of {shown}, beside the paper's where the data are the same."
+    sections = [s for i, f in enumerate(found, 1) for s in _sections(i, f, store)]
+    if pictures := sorted((store.folder / "figures").glob("*.png")):
+        sections.append(Section("figures", "Figures", join(*map(_picture, pictures))))
+    sections.append(Section("again", "Again", _again(found, shown)))
+    return document(shown.resolve().name, "pacbayes sweep", lead, sections)
+
+
+def _sections(i: int, f: Found, store: Store) -> list[Section]:
+    of = f" on {f.name}"
+    first, second = table1(f.lines), table2(f.lines, f.sweep, store)
+    absent = [name for name in COLUMNS if name not in f.sweep.columns]
+    text = (
+        "Per cent, mean ± 1σ of the repeats where there are several; Δ/σ is ours less "
+        "the paper's in units of both σ together. "
+    )
+    text += f"No runs yet: {', '.join(absent)}." if absent else ""
+    rows = table("Losses and bounds, per cent", first[0], first[1:], class_="wide")
+    losses = join(element("p", text), card(_bounds(i, f), rows))
+    caption = "Hyper-parameters, KL and run time"
+    found = [Section(f"losses-{i}", f"Losses and bounds{of}", losses)]
+    if f.histories:
+        found.append(Section(f"curves-{i}", f"Curves{of}", _curves(i, f)))
+    body = card(table(caption, second[0], second[1:], class_="wide"))
+    return [*found, Section(f"parameters-{i}", f"Hyper-parameters{of}", body)]
+
+
+def _bounds(i: int, f: Found) -> Html:
+    """Bars of our bounds, the paper's under each."""
+    marks = []
+    for line in f.lines:
+        ours, theirs = line.mean("bound"), None if line.printed is None else line.printed.bound
+        if ours is not None:
+            marks.append(Mark("risk", 100 * ours, f"{line.column}: {100 * ours:.2f} %"))
+        if ours is not None and theirs is not None:
+            marks.append(Mark("sample", 100 * theirs, f"paper: {100 * theirs:.2f} %"))
+    if not marks:
+        return Html()
+    desc = "; ".join(m.text for m in marks)
+    names = [("risk", "Catoni bound, the paper's way")]
+    names += [("sample", "in the paper")] if any(m.class_ == "sample" for m in marks) else []
+    return figure(legend(*names), bars(f"bounds-{i}", "Bounds by column", desc, marks, " %"))
+
+
+def _curves(i: int, f: Found) -> Html:
+    """A small chart for every column, all to one scale."""
+    top = 100 * max(e.bound for h in f.histories.values() for e in h)
+    top = min(top, 100.0)
+    shown = []
+    for column, history in f.histories.items():
+        epochs = [e.epoch for e in history]
+        series = [Series("risk", epochs, [100 * e.risk for e in history])]
+        if column != "mlp":
+            series.append(Series("monte-carlo", epochs, [100 * e.bound for e in history]))
+        last = history[-1]
+        desc = f"At epoch {last.epoch} the training risk is {100 * last.risk:.2f} %"
+        desc += "" if column == "mlp" else f" and the bound {100 * last.bound:.2f} %"
+        title = f"{column}: bound and training risk over epochs"
+        key = f"curve-{i}-{column}"
+        chart = line_chart(key, title, desc, series, y_unit=" %", height=110, top=top)
+        shown.append(element("div", element("h3", column), chart))
+    rows = [
+        [column, f"{e.epoch}", f"{100 * e.risk:.3f}", f"{e.kl:.1f}", f"{100 * e.bound:.3f}"]
+        for column, history in f.histories.items()
+        for e in history
+    ]
+    names = legend(("monte-carlo", "bound"), ("risk", "training risk"))
+    caption = element("p", names, "over epochs, of the first repeat", class_="note")
+    header = ["column", "epoch", "training risk, %", "KL, nats", "bound, %"]
+    numbers = details("The numbers of these curves", header, rows)
+    return join(card(caption, element("div", *shown, class_="layers"), numbers))
+
+
+def _picture(path: Path) -> Html:
+    content = base64.b64encode(path.read_bytes()).decode()
+    alt = f"{path.stem}, as drawn by pacbayes reproduce figures"
+    image = element("img", src=f"data:image/png;base64,{content}", alt=alt)
+    return figure(path.stem.capitalize(), element("div", image, class_="picture"))
+
+
+def _again(found: list[Found], shown: Path) -> Html:
+    commands = []
+    for f in found:
+        s = f.sweep
+        epochs = "" if s.epochs is None else f" --epochs {s.epochs}"
+        options = f"--dataset {s.dataset} --columns {','.join(s.columns)} --repeats {s.repeats}"
+        grid = "" if s.search == "chosen" else " --grid paper"
+        commands.append(f"pacbayes reproduce table1 {options}{epochs}{grid} --out {shown}")
+    return card(*(element("pre", command) for command in commands))
