@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pacbayes.bounds import percent_up
 from pacbayes.certificate import Certificate
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE
@@ -9,7 +11,7 @@ from pacbayes.explanation import Step, beside, paper_result, percent, sentence, 
 from pacbayes.report.charts import Mark, Part, stacked
 from pacbayes.report.facts import Issued, RunFacts
 from pacbayes.report.markup import Html, element, join, table
-from pacbayes.report.page import Section, figure, swatch
+from pacbayes.report.page import Section, command_block, figure, swatch
 
 __all__ = ["certificates"]
 
@@ -44,7 +46,7 @@ def _none(facts: RunFacts) -> Html:
         element("p", "This run is trained but not certified: nothing is promised about it yet."),
         element("p", "The bound that training shows is a guide without its Monte-Carlo error. "),
         element("p", "To issue its certificate:"),
-        element("pre", f"pacbayes certify {facts.folder}"),
+        command_block(f"pacbayes certify {shlex.quote(str(facts.folder))}"),
         class_="card",
     )
 
@@ -52,11 +54,17 @@ def _none(facts: RunFacts) -> Html:
 def _article(issued: Issued, facts: RunFacts) -> Html:
     c = issued.certificate
     name, method = _COVERED.get(c.predictor, ("An unknown predictor", "randomised"))
-    vacuous = " error: vacuous, it says nothing" if c.vacuous else " error at most"
     return element(
         "article",
         element("h3", name),
-        element("p", percent_up(c.bound), element("small", vacuous), class_="claim"),
+        element(
+            "p",
+            element("small", "at most "),
+            percent_up(c.bound),
+            element("small", " error"),
+            class_="claim",
+        ),
+        element("p", "Vacuous: it says nothing.", class_="fails") if c.vacuous else Html(),
         element("p", sentence(c)),
         element("p", _verdict(issued), class_="verdict " + ("holds" if issued.holds else "fails")),
         _picture(c, facts, method),
@@ -95,15 +103,15 @@ def pieces(c: Certificate) -> list[Part]:
 
 
 def _marks(c: Certificate, facts: RunFacts) -> list[Mark]:
-    held = f"held-out bound, were all n examples unseen: {percent_up(c.held_out)}"
+    held = f"held-out bound: {percent_up(c.held_out)}"
     marks = [Mark("ink", 100 * c.held_out, held)]
     theirs = paper_result(facts.record) if c.predictor == RANDOMISED else None
     if theirs is not None and theirs.bound is not None:
         s = facts.record.settings
-        text = f"the paper's bound, {s.objective} {s.activation}: {percent(theirs.bound)}"
+        text = f"paper, {s.objective} {s.activation}: {percent(theirs.bound)}"
         marks.append(Mark("ink", 100 * theirs.bound, text))
     if (error := _test_error(c, facts)) is not None:
-        marks.append(Mark("ink", 100 * error, f"test error of this predictor: {percent(error)}"))
+        marks.append(Mark("ink", 100 * error, f"test error: {percent(error)}"))
     return marks
 
 
@@ -117,20 +125,29 @@ def _picture(c: Certificate, facts: RunFacts, method: str) -> Html:
     parts, marks = pieces(c), _marks(c, facts)
     desc = "; ".join([*(p.title for p in parts), *(m.text for m in marks)])
     chart = stacked(f"bar-{method}", "How the bound adds up", desc, parts, marks, " %")
-    return figure("How it adds up. The dashed line is the bound.", chart)
+    caption = (
+        "How it adds up. The dashed line is the bound; the held-out bound is what the same error "
+        "would give, were all n examples unseen."
+    )
+    return figure(caption, chart)
 
 
 def _sum(c: Certificate) -> Html:
     found = list(steps(c))
     rows: list[list[str]] = [
-        [join(swatch(s.kind, shade), s.label), f"{100 * s.points:.3f}", s.detail]
+        [
+            join(swatch(s.kind, shade), s.label, _small(s.detail)),
+            f"{100 * s.points:.3f}",
+        ]
         for s, shade in zip(found, shades(found), strict=True)
     ]
-    rows.append(
-        [element("strong", "bound, rounded up"), element("strong", percent_up(c.bound)), ""]
-    )
-    header = ["part of the bound", "points", "from"]
+    rows.append([element("strong", "bound, rounded up"), element("strong", percent_up(c.bound))])
+    header = ["part of the bound", "points"]
     return table("The parts of the bound", header, rows, class_="sum", hidden_caption=True)
+
+
+def _small(detail: str) -> Html:
+    return join(" ", element("small", detail)) if detail else Html()
 
 
 def _beside(c: Certificate, facts: RunFacts) -> Html:

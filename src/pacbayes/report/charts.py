@@ -60,7 +60,9 @@ def stacked(
     """Parts end to end on an axis from zero, and other values as dots below them."""
     total = math.fsum(p.value for p in parts)
     top = 1.04 * max(total, *(m.value for m in marks)) or 1.0
-    shapes, start = [], 0.0
+    width, height = _at(total, top), float(_BAR)
+    shapes = [element("rect", class_="bed", x="0%", width=width, y=0.0, height=height)]
+    start = 0.0
     for part in parts:
         hint = element("title", part.title)
         shapes.append(
@@ -71,7 +73,7 @@ def stacked(
                 x=_at(start, top),
                 width=_at(part.value, top),
                 y=0.0,
-                height=float(_BAR),
+                height=height,
                 fill_opacity=part.shade,
             )
         )
@@ -110,9 +112,9 @@ def line_chart(
     """Lines over a common axis, the vertical one from zero; `marked` is a place on the other."""
     xs = [x for s in series for x in s.xs]
     left, right = min(xs), max(xs)
-    ticks = nice_ticks(0.0, top or max(y for s in series for y in s.ys) or 1.0, 4)
+    ticks = nice_ticks(0.0, top or max(y for s in series for y in s.ys) or 1.0, 5)
     high = max(top or 0.0, ticks[-1], *(y for s in series for y in s.ys)) * 1.06 or 1.0
-    head, span = 18, (right - left) or 1.0
+    head, span = 8, (right - left) or 1.0
 
     def down(y: float) -> float:
         return head + height * (1 - y / high)
@@ -120,7 +122,11 @@ def line_chart(
     drawn = []
     for y in ticks:
         drawn.append(element("line", class_="grid", x1="0%", x2="100%", y1=down(y), y2=down(y)))
-        drawn.append(element("text", _number(y) + y_unit, x="0%", y=down(y) - 5, class_="tick"))
+        drawn.append(
+            element(
+                "text", _number(y) + y_unit, x=-8.0, y=down(y) + 4, text_anchor="end", class_="tick"
+            )
+        )
     if marked is not None:
         place = _at(marked - left, span)
         drawn.append(
@@ -130,7 +136,7 @@ def line_chart(
         drawn.append(_line(s, left, span, head + height, down))
     shown = [x for x in nice_ticks(left, right, 5) if x >= left]
     drawn += [_tick(x, (x - left) / span, head + height + 18, x_unit) for x in shown]
-    return _figure(key, title, desc, head + height + _FOOT, *drawn)
+    return _figure(key, title, desc, head + height + _FOOT, *drawn, class_="chart lines")
 
 
 def histogram(key: str, title: str, desc: str, class_: str, counts: Sequence[int]) -> Html:
@@ -153,13 +159,15 @@ def histogram(key: str, title: str, desc: str, class_: str, counts: Sequence[int
     return _figure(key, title, desc, 62, inner, floor)
 
 
-def _figure(key: str, title: str, desc: str, height: float, *children: Html) -> Html:
+def _figure(
+    key: str, title: str, desc: str, height: float, *children: Html, class_: str = "chart"
+) -> Html:
     return element(
         "svg",
         element("title", title, id=f"{key}-title"),
         element("desc", desc, id=f"{key}-desc"),
         *children,
-        class_="chart",
+        class_=class_,
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
         width="100%",
@@ -197,7 +205,7 @@ def _bar(mark: Mark, top: float, y: float) -> Html:
     return element(
         "g",
         element(
-            "rect", class_=mark.class_, x="0%", width=_at(mark.value, top), y=y + 18, height=14.0
+            "rect", class_=mark.class_, x="0%", width=_at(mark.value, top), y=y + 18, height=12.0
         ),
         element("text", mark.text, class_="label", x="0%", y=y + 12),
     )

@@ -23,7 +23,7 @@ def doubtful(facts: RunFacts) -> Section:
         "networks drawn from Q. Shares are mean probabilities of a class."
     )
     shown = _images(votes) if votes.side is not None else _features(votes)
-    return Section("doubtful", "Least sure of", join(element("p", text), shown))
+    return Section("doubtful", "Least sure examples", join(element("p", text), shown))
 
 
 def _origin(votes: Votes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -9,10 +10,12 @@ from importlib.resources import files
 import pacbayes
 from pacbayes.report.markup import Html, element, join, table
 
-__all__ = ["Section", "card", "details", "document", "figure", "legend", "swatch"]
+__all__ = ["Section", "card", "command_block", "details", "document", "figure", "legend", "swatch"]
 
 # Nothing is loaded from anywhere, and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+_COLUMNS = 84  # of a command
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,9 @@ class Section:
     body: Html
 
 
-def document(title: str, eyebrow: str, lead: str, sections: Sequence[Section]) -> str:
+def document(
+    title: str, eyebrow: str, lead: str, sections: Sequence[Section], class_: str | None = None
+) -> str:
     """The whole page."""
     style = files("pacbayes.report").joinpath("style.css").read_text(encoding="utf-8")
     head = element(
@@ -49,6 +54,7 @@ def document(title: str, eyebrow: str, lead: str, sections: Sequence[Section]) -
         header,
         element("main", *(_section(s) for s in sections), id="content"),
         element("footer", f"Made by pacbayes {pacbayes.__version__}. Nothing here is loaded."),
+        class_=class_,
     )
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
 
@@ -66,6 +72,16 @@ def figure(caption: str, chart: Html, *after: str) -> Html:
     return element("figure", element("figcaption", caption), chart, *after)
 
 
+def command_block(command: str) -> Html:
+    """A command to copy, broken before options where it is long."""
+    lines = [""]
+    for word in re.split(r" (?=--)", command):
+        if lines[-1] and len(lines[-1]) + len(word) > _COLUMNS:
+            lines.append("  ")
+        lines[-1] += word if not lines[-1].strip() else f" {word}"
+    return element("pre", " \\\n".join(lines), tabindex="0")
+
+
 def details(summary: str, header: list[str], rows: list[list[str]]) -> Html:
     """A chart's numbers, folded away."""
     inner = table(summary, header, rows, hidden_caption=True)
@@ -74,10 +90,9 @@ def details(summary: str, header: list[str], rows: list[list[str]]) -> Html:
 
 def legend(*entries: tuple[str, str]) -> Html:
     """Names of what a chart shows, each with its colour."""
-    shown = [
-        join(swatch(class_), element("strong", text), " \N{EM SPACE}") for class_, text in entries
-    ]
-    return join(*shown)
+    return join(
+        *(element("span", swatch(c), element("strong", t), class_="entry") for c, t in entries)
+    )
 
 
 def swatch(class_: str, shade: float = 1.0) -> Html:

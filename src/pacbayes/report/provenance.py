@@ -6,7 +6,7 @@ import shlex
 
 from pacbayes.report.facts import Issued, RunFacts
 from pacbayes.report.markup import Html, element, join, table
-from pacbayes.report.page import Section, card
+from pacbayes.report.page import Section, card, command_block
 
 __all__ = ["provenance"]
 
@@ -19,7 +19,7 @@ def provenance(facts: RunFacts) -> Section:
         card(_versions(facts)),
         card(_settings(facts)),
     )
-    return Section("provenance", "Again, and checked", body)
+    return Section("provenance", "Make it again, check it", body)
 
 
 def _commands(facts: RunFacts) -> Html:
@@ -27,14 +27,14 @@ def _commands(facts: RunFacts) -> Html:
     certify = [i.command for i in facts.issued] or [f"pacbayes certify {folder}"]
     parts = [
         element("h3", "Make it again"),
-        element("pre", facts.command),
-        *(element("pre", command) for command in certify),
+        command_block(facts.command),
+        *(command_block(command) for command in certify),
     ]
     if facts.issued:
         parts += [
             element("h3", "Check it, trusting nobody"),
-            element("pre", f"pacbayes verify {folder}"),
-            element("pre", f"pacbayes verify {folder} --full"),
+            command_block(f"pacbayes verify {folder}"),
+            command_block(f"pacbayes verify {folder} --full"),
             element("p", "With --full the risk is sampled again, too.", class_="note"),
         ]
     return join(*parts)

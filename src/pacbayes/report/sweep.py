@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from pacbayes.experiments.tables import Line, lines, table1, table2
 from pacbayes.loop import Evaluation
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.markup import Html, element, join, table
-from pacbayes.report.page import Section, card, details, document, figure, legend
+from pacbayes.report.page import Section, card, command_block, details, document, figure, legend
 
 __all__ = ["Found", "find_sweeps", "sweep_page"]
 
@@ -75,7 +76,7 @@ def sweep_page(store: Store, shown: Path) -> str:
     if pictures := sorted((store.folder / "figures").glob("*.png")):
         sections.append(Section("figures", "Figures", join(*map(_picture, pictures))))
     sections.append(Section("again", "Again", _again(found, shown)))
-    return document(shown.resolve().name, "pacbayes sweep", lead, sections)
+    return document(shown.resolve().name, "pacbayes sweep", lead, sections, "broad")
 
 
 def _sections(i: int, f: Found, store: Store) -> list[Section]:
@@ -116,8 +117,8 @@ def _bounds(i: int, f: Found) -> Html:
 
 def _curves(i: int, f: Found) -> Html:
     """A small chart for every column, all to one scale."""
-    top = 100 * max(e.bound for h in f.histories.values() for e in h)
-    top = min(top, 100.0)
+    bounded = [h for column, h in f.histories.items() if column != "mlp"]
+    top = 100 * max((e.bound for h in bounded for e in h), default=1.0)
     shown = []
     for column, history in f.histories.items():
         epochs = [e.epoch for e in history]
@@ -140,7 +141,7 @@ def _curves(i: int, f: Found) -> Html:
     caption = element("p", names, "over epochs, of the first repeat", class_="note")
     header = ["column", "epoch", "training risk, %", "KL, nats", "bound, %"]
     numbers = details("The numbers of these curves", header, rows)
-    return join(card(caption, element("div", *shown, class_="layers"), numbers))
+    return join(card(caption, element("div", *shown, class_="layers curves"), numbers))
 
 
 def _picture(path: Path) -> Html:
@@ -157,5 +158,6 @@ def _again(found: list[Found], shown: Path) -> Html:
         epochs = "" if s.epochs is None else f" --epochs {s.epochs}"
         options = f"--dataset {s.dataset} --columns {','.join(s.columns)} --repeats {s.repeats}"
         grid = "" if s.search == "chosen" else " --grid paper"
-        commands.append(f"pacbayes reproduce table1 {options}{epochs}{grid} --out {shown}")
-    return card(*(element("pre", command) for command in commands))
+        where = f"--out {shlex.quote(str(shown))}"
+        commands.append(f"pacbayes reproduce table1 {options}{epochs}{grid} {where}")
+    return card(*(command_block(command) for command in commands))
