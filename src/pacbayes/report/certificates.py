@@ -89,17 +89,22 @@ def shades(found: list[Step]) -> list[float]:
 
 
 def pieces(c: Certificate) -> list[Part]:
-    """The bound as pieces of a bar. Layers are one where the drawn weights of some are likelier
-    under the prior, since a bar has no piece of negative length."""
+    """The bound as pieces of a bar, which ends at the bound: a vacuous one is less than its parts.
+
+    Layers are one piece where the drawn weights of some are likelier under the prior than under the
+    posterior, since no piece has a negative length.
+    """
     found = list(steps(c))
-    if any(s.points < 0 for s in found):
-        kl = sum(s.points for s in found if s.kind == "kl")
-        found = [s for s in found if s.kind != "kl"]
-        found.append(Step("kl", "what was learned in all layers", kl, f"KL {c.kl:.1f}"))
-    return [
-        Part(s.kind, max(0.0, 100 * s.points), f"{s.label}: {100 * s.points:.3f} points", shade)
-        for s, shade in zip(found, shades(found), strict=True)
-    ]
+    layers = [s for s in found if s.kind == "kl"]
+    if any(s.points < 0 for s in layers):
+        whole = Step("kl", "what was learned in all layers", sum(s.points for s in layers))
+        found = [*(s for s in found if s.kind != "kl"), whole]
+    parts, left = [], c.bound
+    for s, shade in zip(found, shades(found), strict=True):
+        length = min(left, max(0.0, s.points))
+        left -= length
+        parts.append(Part(s.kind, 100 * length, f"{s.label}: {100 * s.points:.3f} points", shade))
+    return parts
 
 
 def _marks(c: Certificate, facts: RunFacts) -> list[Mark]:

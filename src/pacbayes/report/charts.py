@@ -134,7 +134,7 @@ def line_chart(
         )
     for s in series:
         drawn.append(_line(s, left, span, head + height, down))
-    shown = [x for x in nice_ticks(left, right, 5) if x >= left]
+    shown = [x for x in nice_ticks(left, right, 4) if x >= left]
     drawn += [_tick(x, (x - left) / span, head + height + 18, x_unit) for x in shown]
     return _figure(key, title, desc, head + height + _FOOT, *drawn, class_="chart lines")
 

@@ -112,11 +112,10 @@ def _issued(run: Run) -> list[Issued]:
 
 
 def _read(path: Path) -> Certificate:
-    record: dict[str, Any] = load_json(path)
-    record.pop("format", None)
+    record: Any = load_json(path)
     try:
-        return Certificate(**record)
-    except (TypeError, AttributeError) as error:
+        return Certificate(**{key: record[key] for key in record if key != "format"})
+    except TypeError as error:
         raise DamagedFileError(f"{path} is not a certificate: {error}") from error
 
 

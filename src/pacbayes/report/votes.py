@@ -73,11 +73,11 @@ def look_at_votes(run: Run, network: Network, data: Dataset) -> Votes:
     x, y = data.tensors("test") if part == "test" else run.bound_set(data)
     output = draw_labels(run, network, x)[1]
     if network.outputs == 1:  # F̂ = P(+1) − P(−1)
-        wrong, F = zero_one(output, y).numpy(), output.double().numpy()
+        lost, F = zero_one(output, y), output.double().numpy()
         shares, labels = np.stack([0.5 * (1 - F), 0.5 * (1 + F)], 1), (y > 0).numpy()
     else:
-        wrong, shares, labels = wrong_class(output, y).numpy(), output.double().numpy(), y.numpy()
-    labels, features = labels.astype(np.int64), x.double().numpy()
+        lost, shares, labels = wrong_class(output, y), output.double().numpy(), y.numpy()
+    wrong, labels, features = lost.double().numpy(), labels.astype(np.int64), x.double().numpy()
     order = np.argsort(-shares, 1, kind="stable")
     margins = _margins(shares)
     least = np.argsort(margins, kind="stable")[:_SHOWN]
@@ -124,13 +124,13 @@ def confusion(labels: Indices, votes: Indices, classes: int) -> tuple[tuple[int,
     return tuple(tuple(row) for row in counts.tolist())
 
 
-def coverage(margins: Floats, wrong: NDArray[np.floating]) -> tuple[Coverage, ...]:
+def coverage(margins: Floats, wrong: Floats) -> tuple[Coverage, ...]:
     """Error against the part answered, at margins that occur; examples tied in margin go together.
 
     From the fewest answered to all.
     """
     order = np.argsort(-margins, kind="stable")
-    sorted_margins, errors = margins[order], np.cumsum(wrong[order], dtype=np.float64)
+    sorted_margins, errors = margins[order], np.cumsum(wrong[order])
     last = np.flatnonzero(np.append(np.diff(sorted_margins) != 0, True))
     if len(last) > _POINTS:
         wanted = np.linspace(0, len(margins) - 1, _POINTS)

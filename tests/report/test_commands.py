@@ -1,0 +1,91 @@
+"""The commands on the page make the same run and the same certificate again."""
+
+import json
+import shlex
+import shutil
+import sys
+
+import pytest
+
+from pacbayes import cli
+from pacbayes.report.commands import train_command
+from pacbayes.report.facts import collect
+from pacbayes.runs import open_run
+
+OPTIONS = [
+    "--activation sign --widths 5,4 --unit-scale --epochs 2 --seed 7",
+    "--protocol paper --objective optim-lambda --widths 4 --lambda 99.5 --epochs 2 --delta 0.1",
+    "--prior-fraction 0.5 --prior-epochs 2 --prior-scale 0.02,0.05 --widths none --epochs 2",
+    "--prior-fraction 0.25 --prior-epochs 2 --prior-scale 0.1 --objective fix-lambda --epochs 1",
+]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def run(command):
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_train_is_called_again_as_it_was(options, source, call, tmp_path):
+    call(
+        f"pacbayes train --dataset {source.name} --test-data {source.test} {options} "
+        f"--batch-size 40 --threads 1 --out '{tmp_path}/a b'"
+    )
+    path = next((tmp_path / "a b").rglob("run.json"))
+    run = open_run(path.parent)
+    command = train_command(run.record, run.folder)
+    assert "'" in command  # the folder has a space
+    shutil.move(tmp_path / "a b", tmp_path / "before")
+    call(command)
+    before = tmp_path / "before" / path.relative_to(tmp_path / "a b")
+    assert path.read_text() == before.read_text()
+    assert (path.parent / "posterior.safetensors").read_bytes() == (
+        before.parent / "posterior.safetensors"
+    ).read_bytes()
+
+
+def test_options_that_change_nothing_are_left_out(facts):
+    options = [word for word in shlex.split(facts.command) if word.startswith("--")]
+    assert options == [
+        *("--dataset", "--test-data", "--protocol", "--activation", "--widths", "--epochs"),
+        *("--batch-size", "--evaluate-every", "--threads", "--out"),
+    ]
+
+
+def test_certificates_are_issued_again_to_the_last_bit(copied, call):
+    issued = collect(copied).issued
+    assert len(issued) == 3
+    before = {i.file: json.loads((copied.folder / i.file).read_text()) for i in issued}
+    for i in issued:
+        (copied.folder / i.file).unlink()
+    for i in issued:
+        call(i.command)
+    for name, content in before.items():
+        assert json.loads((copied.folder / name).read_text()) == content
+
+
+@pytest.mark.parametrize("options", ["--bound best-of --samples 4 --seed 3", "--delta 0.1"])
+def test_what_was_asked_for_is_asked_for_again(copied, call, options):
+    call(f"pacbayes certify {copied.folder} {options}")
+    path = copied.folder / "certificate.json"
+    before = json.loads(path.read_text())
+    command = collect(copied).issued[0].command
+    path.unlink()
+    call(command)
+    assert json.loads(path.read_text()) == before
+
+
+def test_an_exact_certificate_is_exact_again(source, call, tmp_path):
+    folder = tmp_path / "run"
+    call(
+        f"pacbayes train --dataset {source.name} --activation sign --widths 3 --epochs 2 "
+        f"--out {folder}"
+    )
+    call(f"pacbayes certify {folder} --exact")
+    assert "--exact" in collect(open_run(folder)).issued[0].command

@@ -1,0 +1,65 @@
+"""What the page shows is what the folder says."""
+
+import json
+import math
+
+import pytest
+
+from pacbayes.checkpoint import DamagedFileError
+from pacbayes.report.facts import collect
+from pacbayes.runs import open_run
+
+
+def test_every_certificate_is_found_read_and_verified(made, facts):
+    names = ["certificate.json", "certificate-vote.json", "certificate-drawn.json"]
+    assert [i.file for i in facts.issued] == names
+    for issued in facts.issued:
+        record = json.loads((made.folder / issued.file).read_text())
+        assert record.pop("format") == 2
+        assert issued.certificate.as_dict() == record
+        assert issued.holds
+
+
+def test_movements_cover_all_weights_and_the_whole_kl(facts):
+    assert [m.layer for m in facts.movements] == ["layer 1", "the last layer"]
+    assert [m.weights for m in facts.movements] == [4 * 4 + 4, 4 + 1]
+    whole = math.fsum(m.kl for m in facts.movements)
+    assert whole == pytest.approx(facts.issued[0].certificate.kl, rel=1e-6)
+    for m in facts.movements:
+        assert sum(m.means.counts) == sum(m.scales.counts) == m.weights
+        assert m.rms <= m.largest <= m.means.high == -m.means.low
+        low, middle, high = m.quantiles
+        assert m.scales.low <= low <= middle <= high <= m.scales.high
+
+
+def test_movements_are_in_units_of_the_prior(made, facts):
+    network = made.load_network()
+    g = network.layer.weight
+    moved = ((g.mean - g.prior_mean) / g.prior_log_scale.exp()).detach().flatten().tolist()
+    g = network.layer.bias
+    moved += ((g.mean - g.prior_mean) / g.prior_log_scale.exp()).detach().flatten().tolist()
+    last = facts.movements[-1]
+    assert last.largest == pytest.approx(max(map(abs, moved)), rel=1e-5)
+    assert last.rms == pytest.approx(math.sqrt(sum(m * m for m in moved) / len(moved)), rel=1e-5)
+
+
+def test_nothing_is_written(copied):
+    before = {path.name: path.read_bytes() for path in copied.folder.iterdir()}
+    collect(copied)
+    assert {path.name: path.read_bytes() for path in copied.folder.iterdir()} == before
+
+
+def test_what_is_no_certificate_is_refused_by_name(copied):
+    path = copied.folder / "certificate.json"
+    path.write_text('{"format": 2, "bound": 0.1}')
+    with pytest.raises(DamagedFileError, match=r"certificate\.json is not a certificate"):
+        collect(copied)
+    path.write_text("[]")
+    with pytest.raises(DamagedFileError, match=r"certificate\.json is not a certificate"):
+        collect(copied)
+
+
+def test_an_untrained_run_is_refused(copied):
+    (copied.folder / "posterior.safetensors").unlink()
+    with pytest.raises(ValueError, match="not trained to the end"):
+        collect(open_run(copied.folder))

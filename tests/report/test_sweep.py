@@ -1,0 +1,87 @@
+"""The page of a store: the tables of what is there."""
+
+import base64
+import json
+from dataclasses import asdict
+
+import pytest
+
+from pacbayes.experiments.columns import Configuration, chosen
+from pacbayes.experiments.store import Store
+from pacbayes.report import report
+from pacbayes.report.sweep import find_sweeps
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+def put(store, column, repeat, dataset="binary-mnist", bound=0.2, epochs=None):
+    c = Configuration(**{**asdict(chosen(column, dataset, epochs)), "repeat": repeat})
+    place = store.place(c)
+    place.mkdir(parents=True)
+    (place / "configuration.json").write_text(json.dumps(asdict(c)))
+    summary = {"learned": True, "train_linear": 0.08, "bound": bound, "kl": 3500.0}
+    summary |= {"test_zero_one": 0.09, "vote_zero_one": 0.06, "small_kl": 0.21}
+    summary |= {"certificate": 0.22, "seconds": 60.0, "attempts": 1}
+    (place / "summary.json").write_text(json.dumps(summary))
+    evaluation = {"epoch": 5, "risk": 0.08, "kl": 1.0, "bound": bound, "lam": 1.0}
+    evaluation |= {"learning_rate": 0.1, "seconds": 1.0}
+    (place / "history.json").write_text(json.dumps([evaluation, {**evaluation, "epoch": 10}]))
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "store")
+    put(store, "fix-lambda-sign", 1)
+    put(store, "fix-lambda-sign", 2, bound=0.3)
+    put(store, "fast-relu", 1)
+    put(store, "fix-lambda-relu", 1, "digits", epochs=5)
+    return store
+
+
+def test_runs_are_grouped_by_what_was_asked_for(store):
+    paper, digits = find_sweeps(store)
+    assert (paper.sweep.dataset, paper.sweep.epochs, paper.sweep.repeats) == (
+        *("binary-mnist", None),
+        2,
+    )
+    assert list(paper.sweep.columns) == ["fix-lambda-sign", "fast-relu"]
+    assert [len(line.summaries) for line in paper.lines] == [2, 1]
+    assert (digits.sweep.dataset, digits.sweep.epochs) == ("digits", 5)
+
+
+def test_the_tables_have_the_papers_numbers_beside_ours(store, tmp_path, read):
+    (store.folder / "figures").mkdir()
+    (store.folder / "figures" / "votes.png").write_bytes(PIXEL)
+    report(store.folder, tmp_path / "page.html")
+    page = read((tmp_path / "page.html").read_text())
+    rows = [e["text"] for e in page.all("tr")]
+    assert any(row.startswith("fix-lambda-sign28.00 ± 0.008.77") and "21.70" in row for row in rows)
+    assert any("0.011003350035711.0350" in row for row in rows)  # rate, T, layers, KL, minutes
+    text = page.all("main")[0]["text"]
+    assert "fix-lambda-sign: 25.00 %" in text
+    assert "paper: 21.70 %" in text
+    assert "No runs yet: mlp, pbg" in text
+    assert "--dataset digits --columns fix-lambda-relu --repeats 1 --epochs 5" in text.replace(
+        " \\\n ", ""
+    )
+    assert [e["alt"] for e in page.all("img")] == ["votes, as drawn by pacbayes reproduce figures"]
+    ids = [e["id"] for e in page.elements if "id" in e]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_store_without_results_is_a_page_all_the_same(store, tmp_path):
+    for path in store.folder.glob("runs/*/*.json"):
+        if path.name != "configuration.json":
+            path.unlink()
+    report(store.folder, tmp_path / "page.html")
+    assert "0 finished runs" in (tmp_path / "page.html").read_text()
+
+
+def test_what_is_no_configuration_is_refused_by_name(store, tmp_path):
+    path = next(store.folder.glob("runs/*/configuration.json"))
+    path.write_text('{"colour": "red"}')
+    with pytest.raises(ValueError, match=r"configuration\.json is not a configuration"):
+        report(store.folder, tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()

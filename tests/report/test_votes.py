@@ -1,0 +1,67 @@
+"""The vote's mistakes are counted, not estimated."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pacbayes.report.votes import confusion, coverage, look_at_votes
+
+
+def brute_force(margins, wrong):
+    """Of every threshold that occurs, the part answered and the error among it."""
+    found = []
+    for threshold in sorted(set(margins), reverse=True):
+        kept = [w for m, w in zip(margins, wrong, strict=True) if m >= threshold]
+        found.append((threshold, len(kept), sum(kept) / len(kept)))
+    return found
+
+
+def test_coverage_is_what_brute_force_finds():
+    rng = np.random.default_rng(0)
+    margins = rng.integers(0, 12, 60) / 12  # with ties
+    wrong = (rng.random(60) < 1 - margins).astype(float)
+    curve = coverage(margins, wrong)
+    expected = brute_force(margins.tolist(), wrong.tolist())
+    assert [(c.margin, c.answered, c.error) for c in curve] == expected
+    assert [c.part for c in curve] == [c.answered / 60 for c in curve]
+
+
+def test_a_long_curve_is_thinned_to_points_of_its_own():
+    rng = np.random.default_rng(1)
+    margins, wrong = rng.random(3000), (rng.random(3000) < 0.3).astype(float)
+    curve = coverage(margins, wrong)
+    whole = {(c[1], c[2]) for c in brute_force(margins.tolist(), wrong.tolist())}
+    assert len(curve) <= 200
+    assert {(c.answered, c.error) for c in curve} <= whole
+    assert curve[-1].part == 1
+
+
+def test_confusion_counts_labels_in_rows():
+    labels, votes = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 0, 2])
+    assert confusion(labels, votes, 3) == ((1, 1, 0), (0, 1, 0), (1, 0, 1))
+
+
+def test_votes_are_those_of_the_test_error(made, facts):
+    votes = facts.votes
+    test = json.loads((made.folder / "test.json").read_text())
+    assert (votes.part, votes.n) == ("test", 20)
+    assert votes.error == test["vote"] == votes.curve[-1].error
+    right = sum(votes.confusion[i][i] for i in range(2))
+    assert votes.error == pytest.approx(1 - right / 20)
+
+
+def test_the_least_sure_come_first(facts):
+    doubtful = facts.votes.doubtful
+    margins = [d.first_share - d.second_share for d in doubtful]
+    assert margins == sorted(margins)
+    assert min(margins) >= 0
+    assert margins[0] == pytest.approx(min(c.margin for c in facts.votes.curve))
+    for d in doubtful:
+        assert d.first_share + d.second_share == pytest.approx(1)
+        assert {d.first, d.second} == set(facts.record.data.classes)
+
+
+def test_only_large_squares_without_negative_numbers_are_images(facts, images):
+    assert facts.votes.side is None
+    assert look_at_votes(images, images.load_network(), images.load_data()).side == 8
