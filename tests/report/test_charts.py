@@ -22,6 +22,8 @@ def per_cent(text):
 def test_ticks_are_round_and_few():
     assert nice_ticks(0, 1.04, 5) == [0, 0.5, 1]
     assert nice_ticks(0, 31, 5) == [0, 10, 20, 30]
+    assert nice_ticks(0.1, 100, 4) == [0, 25, 50, 75, 100]
+    assert nice_ticks(1, 10, 4) == [0, 5, 10]
     assert nice_ticks(5, 200, 5) == [0, 50, 100, 150, 200]
     assert nice_ticks(0, 0.003, 5) == [0, 0.001, 0.002, 0.003]
 
@@ -49,7 +51,8 @@ def test_lines_go_up_where_numbers_do(read):
     points = [tuple(map(float, p.split(","))) for p in page.all("polyline")[0]["points"].split()]
     xs, ys = zip(*points, strict=True)
     assert xs == pytest.approx((0, 100 / 3, 100), abs=0.01)
-    assert ys[0] - ys[1] == pytest.approx(2 * (ys[0] - ys[2]), abs=0.03)  # downwards is more
+    assert ys[0] > ys[2] > ys[1]  # coordinates grow downwards
+    assert ys[0] - ys[1] == pytest.approx(2 * (ys[0] - ys[2]), abs=0.03)
 
 
 def test_a_line_of_one_point_is_no_error(read):

@@ -38,7 +38,7 @@ def report(
     from pacbayes import console
     from pacbayes.report import report as write
 
-    with console.waiting("voting"):
+    with console.waiting("verifying, and voting on the test part"):
         write(folder, page)
     print(f"{page}\nNext: open it in a browser; it can be sent as it is.")
     if show:

@@ -49,7 +49,8 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round numbers from the last at or below `low` to the last at or below `high`."""
     span = (high - low) or 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(m * power for m in (1, 2, 5, 10) if span / (m * power) <= most)
+    round_ones = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)  # no 2.5 epochs
+    step = next(m * power for m in round_ones if span / (m * power) <= most)
     first, last = math.floor(low / step + 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
 
