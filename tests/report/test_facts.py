@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -49,13 +50,31 @@ def test_nothing_is_written(copied):
     assert {path.name: path.read_bytes() for path in copied.folder.iterdir()} == before
 
 
-def test_what_is_no_certificate_is_refused_by_name(copied):
-    path = copied.folder / "certificate.json"
-    path.write_text('{"format": 2, "bound": 0.1}')
-    with pytest.raises(DamagedFileError, match=r"certificate\.json is not a certificate"):
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("certificate.json", '{"format": 2, "bound": 0.1}', "certificate.json: predictor"),
+        ("certificate.json", "[]", "certificate.json: "),
+        ("test.json", '{"colour": "red"}', "test.json is damaged"),
+        ("history.json", "[]", "history.json has no evaluations"),
+        ("history.json", "[3]", "history.json is damaged"),
+    ],
+)
+def test_what_is_damaged_is_refused_by_name(copied, name, content, complaint):
+    (copied.folder / name).write_text(content)
+    with pytest.raises(ValueError, match=re.escape(complaint)):
         collect(copied)
-    path.write_text("[]")
-    with pytest.raises(DamagedFileError, match=r"certificate\.json is not a certificate"):
+
+
+def test_parts_that_do_not_make_the_bound_are_refused(copied):
+    path = copied.folder / "certificate.json"
+    record = json.loads(path.read_text())
+    flattered = record["contributions"] | {"risk": record["contributions"]["risk"] / 2}
+    path.write_text(json.dumps(record | {"contributions": flattered}))
+    with pytest.raises(DamagedFileError, match="contributions add up to"):
+        collect(copied)
+    path.write_text(json.dumps(record | {"contributions": {"risk": record["bound"]}}))
+    with pytest.raises(DamagedFileError, match="contributions are not those of its layers"):
         collect(copied)
 
 

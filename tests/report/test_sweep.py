@@ -82,6 +82,6 @@ def test_a_store_without_results_is_a_page_all_the_same(store, tmp_path):
 def test_what_is_no_configuration_is_refused_by_name(store, tmp_path):
     path = next(store.folder.glob("runs/*/configuration.json"))
     path.write_text('{"colour": "red"}')
-    with pytest.raises(ValueError, match=r"configuration\.json is not a configuration"):
+    with pytest.raises(ValueError, match=r"configuration\.json is damaged"):
         report(store.folder, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

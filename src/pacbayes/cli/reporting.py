@@ -34,6 +34,8 @@ def report(
     page = folder / "report.html" if out is None else out
     if page.suffix not in (".html", ".htm"):
         raise ValueError(f"the page must be an .html file, got {page.name!r}")
+    if out is not None and not out.parent.is_dir():  # minutes later would be a pity
+        raise ValueError(f"there is no folder {out.parent} for {out.name}")
     set_threads(threads)
     from pacbayes import console
     from pacbayes.report import report as write

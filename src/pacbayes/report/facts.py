@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from pacbayes.certificate import Certificate
-from pacbayes.checkpoint import DamagedFileError, load_json
 from pacbayes.explanation import layer_of
 from pacbayes.gaussian import Gaussian, gaussians
 from pacbayes.loop import Evaluation
@@ -17,6 +15,7 @@ from pacbayes.network import Network
 from pacbayes.predictions import TestErrors
 from pacbayes.records import RunRecord
 from pacbayes.report.commands import certify_command, train_command
+from pacbayes.report.reading import read_as, read_certificate, read_history
 from pacbayes.report.votes import Votes, look_at_votes
 from pacbayes.runs import Run
 from pacbayes.verify import Finding, verify
@@ -90,8 +89,8 @@ def collect(run: Run) -> RunFacts:
         folder=run.folder,
         record=run.record,
         issued=tuple(_issued(run)),
-        errors=TestErrors(**load_json(test)) if test.exists() else None,
-        history=tuple(Evaluation(**e) for e in load_json(run.folder / "history.json")),
+        errors=read_as(TestErrors, test) if test.exists() else None,
+        history=read_history(run.folder / "history.json"),
         best=run.best,
         movements=_movements(network),
         votes=look_at_votes(run, network, data),
@@ -105,18 +104,11 @@ def _issued(run: Run) -> list[Issued]:
     for name in ("certificate.json", "certificate-vote.json", "certificate-drawn.json"):
         path = run.folder / name
         if path.exists():
-            certificate = _read(path)
+            findings = tuple(verify(path))  # which refuses what is malformed
+            certificate = read_certificate(path)
             command = certify_command(certificate, run.record, run.folder)
-            found.append(Issued(name, certificate, tuple(verify(path)), command))
+            found.append(Issued(name, certificate, findings, command))
     return found
-
-
-def _read(path: Path) -> Certificate:
-    record: Any = load_json(path)
-    try:
-        return Certificate(**{key: record[key] for key in record if key != "format"})
-    except TypeError as error:
-        raise DamagedFileError(f"{path} is not a certificate: {error}") from error
 
 
 @torch.no_grad()

@@ -14,7 +14,6 @@ __all__ = ["Section", "card", "command_block", "details", "document", "figure", 
 
 # Nothing is loaded from anywhere, and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
 _COLUMNS = 84  # of a command
 
 

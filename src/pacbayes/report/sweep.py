@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pacbayes.checkpoint import DamagedFileError, load_json
 from pacbayes.experiments.columns import COLUMNS, Configuration
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
@@ -17,6 +16,7 @@ from pacbayes.loop import Evaluation
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, card, command_block, details, document, figure, legend
+from pacbayes.report.reading import read_as, read_history
 
 __all__ = ["Found", "find_sweeps", "sweep_page"]
 
@@ -37,12 +37,8 @@ class Found:
 
 def find_sweeps(store: Store) -> list[Found]:
     """What the configurations in a store were made for; the store itself does not say."""
-    configurations = []
-    for path in sorted(store.folder.glob("runs/*/configuration.json")):
-        try:
-            configurations.append(Configuration(**load_json(path)))
-        except TypeError as error:
-            raise DamagedFileError(f"{path} is not a configuration: {error}") from error
+    paths = sorted(store.folder.glob("runs/*/configuration.json"))
+    configurations = [read_as(Configuration, path) for path in paths]
     groups: dict[tuple[str, int | None], list[Configuration]] = {}
     for c in configurations:
         groups.setdefault((c.dataset, c.epochs), []).append(c)
@@ -64,7 +60,7 @@ def _histories(sweep: Sweep, store: Store) -> Iterator[tuple[str, tuple[Evaluati
         path = store.place(c) / "history.json"
         if c.column not in seen and store.summary(c) is not None and path.exists():
             seen.add(c.column)
-            yield c.column, tuple(Evaluation(**e) for e in load_json(path))
+            yield c.column, read_history(path)
 
 
 def sweep_page(store: Store, shown: Path) -> str:
@@ -152,12 +148,12 @@ def _picture(path: Path) -> Html:
 
 
 def _again(found: list[Found], shown: Path) -> Html:
-    commands = []
+    blocks = []
     for f in found:
         s = f.sweep
-        epochs = "" if s.epochs is None else f" --epochs {s.epochs}"
-        options = f"--dataset {s.dataset} --columns {','.join(s.columns)} --repeats {s.repeats}"
-        grid = "" if s.search == "chosen" else " --grid paper"
-        where = f"--out {shlex.quote(str(shown))}"
-        commands.append(f"pacbayes reproduce table1 {options}{epochs}{grid} {where}")
-    return card(*(command_block(command) for command in commands))
+        words = ["pacbayes", "reproduce", "table1", "--dataset", s.dataset]
+        words += ["--columns", ",".join(s.columns), "--repeats", str(s.repeats)]
+        words += [] if s.epochs is None else ["--epochs", str(s.epochs)]
+        words += [] if s.search == "chosen" else ["--grid", s.search]
+        blocks.append(command_block(shlex.join([*words, "--out", str(shown)])))
+    return card(*blocks)
