@@ -177,8 +177,8 @@ def certify(
         kl=kl,
         kl_by_part=parts,
         contributions=contributions(
-            _OF_VOTES.get(best, 1.0) * risk.mean,
-            _OF_VOTES.get(best, 1.0) * upper,
+            min(1.0, _OF_VOTES.get(best, 1.0) * risk.mean),
+            min(1.0, _OF_VOTES.get(best, 1.0) * upper),
             _SINGLE[best](upper, 0.0, risk.n, spent),
             values[best],
             parts,

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pacbayes.bounds import percent_up
-from pacbayes.explanation import beside, paper_result, percent, sentence, steps
+from pacbayes.explanation import beside, nats, paper_result, percent, sentence, steps
 
 if TYPE_CHECKING:
     from pacbayes.certificate import Certificate

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from pacbayes.predictions import TestErrors
     from pacbayes.records import RunRecord
 
-__all__ = ["Beside", "Step", "beside", "layer_of", "paper_result", "percent", "sentence", "steps"]
+__all__ = [
+    "Beside",
+    "Step",
+    "beside",
+    "layer_of",
+    "nats",
+    "paper_result",
+    "percent",
+    "sentence",
+    "steps",
+]
 
 _RISKS = {  # what the vote's theorems make of it
     "first-order": "training risk, twice",
@@ -114,7 +124,7 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
             yield Beside("test error, the drawn network", percent(errors.drawn))
     name = "ln(dQ/dP)" if c.predictor == DRAWN else "KL(Q|P)"
     shown = "–" if theirs is None or theirs.kl is None else f"{theirs.kl:.0f}"
-    yield Beside(name, f"{c.kl:.0f}" if abs(c.kl) >= 10 else f"{c.kl:.1f}", shown)
+    yield Beside(name, nats(c.kl), shown)
 
 
 def _printed(result: paper.PaperResult | None, name: str) -> str:
@@ -123,3 +133,7 @@ def _printed(result: paper.PaperResult | None, name: str) -> str:
 
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def nats(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"
