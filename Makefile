@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test results certificates paper paper-tables bench recipes priors mutants clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors mutants clean
 
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -14,7 +14,12 @@ test: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+	$(MAKE) docs
 	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/test_engine.py tests/native  # its other build
+
+# Pages and API reference in build/docs/index.html; notebooks are executed, warnings are errors.
+docs: .venv/installed
+	$(BIN)/sphinx-build -q -E -W --keep-going -d build/doctrees docs build/docs
 
 # Everything the README's table and picture say, from nothing. A checkout has the results but not
 # the weights, so a folder without a prior is made anew; one that was begun here is resumed.

@@ -77,7 +77,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network_: the posterior beside its prior.
         weights_: of the drawn network, by the names in `network_`.
         preprocessing_: as fitted, or None.
-        history_: every evaluation; n_iter_: epochs made, fewer after Ctrl-C, which keeps the best.
+        history_: every evaluation.
+        n_iter_: epochs made, fewer after Ctrl-C, which keeps the best.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> x, y = load_breast_cancer(return_X_y=True)

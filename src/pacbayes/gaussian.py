@@ -64,7 +64,7 @@ class Gaussian(nn.Module):
         return (2 * self.log_scale).exp()
 
     def sample(self, *sizes: int) -> Tensor:
-        """Weights drawn from Q, (*sizes, *shape), with a path to μ and σ."""
+        """Weights drawn from Q, `(*sizes, *shape)`, with a path to μ and σ."""
         noise = torch.randn(
             *sizes, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device
         )
