@@ -20,12 +20,14 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_the_python_example_runs_and_certifies_something(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code, classifier = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(code.strip().splitlines()) <= 10
     names = {}
     exec(code, names)
     assert capsys.readouterr().out.startswith("bound 0.")
     assert names["certificate"].bound < 0.35
+    exec(classifier, names)
+    assert capsys.readouterr().out.startswith("errs on at most this part of new examples: 0.0")
 
 
 def test_the_table_is_made_of_the_committed_results():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -270,7 +271,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
         if self.predictor == "drawn":
             seed = stream(self._seed, "drawn")
-            return certify_drawn(self.network_, x, y, seed=seed, **own)[0]
+            certificate = certify_drawn(self.network_, x, y, seed=seed, **own)[0]
+            return replace(certificate, predictor="one network drawn from Q and kept in weights_")
         with seeded(self._seed, "certificate"):
             # Markov's inequality, so first-order covers a vote of however many fresh draws.
             bound: BoundName = "first-order" if self.predictor == "vote" else "small-kl"

@@ -15,7 +15,11 @@ __all__ = ["c_bound", "disintegrated", "first_order", "tandem"]
 
 
 def first_order(risk: float, kl: float, n: int, delta: float) -> float:
-    """L(vote) ≤ 2·E_Q R by Markov's inequality, E_Q R by small-kl; n ≥ 8."""
+    """L(vote) ≤ 2·E_Q R by Markov's inequality, E_Q R by small-kl; n ≥ 8.
+
+    It holds for the vote of all of Q and for one of T fresh draws, whose share of errors has the
+    same mean.
+    """
     check(risk, kl, n, delta, least_n=8)
     c = upward((kl + math.log(2 * math.sqrt(n) / delta)) / n)
     return min(1.0, 2 * kl_inverse(risk, c))

@@ -22,7 +22,7 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Write one self-contained HTML page about a trained run, or about a sweep.
+    """Write one HTML page about a trained run or a sweep.
 
     The certificate in words and as a picture, training, weights, doubtful examples, mistakes, and
     how to make and check it all again. Nothing is loaded from elsewhere.
