@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import torch
 
 from pacbayes.choices import Activation
 
-__all__ = ["multiply_adds", "sgemm_rate"]
+__all__ = ["bare_products", "multiply_adds", "products", "sgemm_rate"]
 
 
-def multiply_adds(
+def products(
     widths: tuple[int, ...], activation: Activation, T: int, B: int, *, gradient: bool = True
-) -> int:
-    """Of the products of a step at unit variance, d₀–d₁–…–1 and B examples.
+) -> Iterator[tuple[int, int, int]]:
+    """Shapes (m, k, n) of the products of a step at unit variance, d₀–d₁–…–1 and B examples.
 
     The first layer is computed once per example, the others for each of T samples. The gradient of
     the weights costs as much again; that of the activations too, above the first layer, where there
     is a path (signs have scores instead). Zeros of the input count like any number.
     """
-    first, *others = (d * e for d, e in pairwise(widths))
-    forward = B * first + B * T * sum(others)
-    if not gradient:
-        return forward
-    below = 0 if activation == "sign" else B * T * sum(others)
-    return 2 * forward + below
+    for layer, (d, e) in enumerate(pairwise(widths)):
+        rows = B * T if layer else B
+        yield rows, d, e
+        if gradient:
+            yield e, rows, d
+        if gradient and layer and activation != "sign":
+            yield rows, e, d
+
+
+def multiply_adds(shapes: Iterable[tuple[int, int, int]]) -> int:
+    return sum(m * k * n for m, k, n in shapes)
+
+
+def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], None]:
+    """A step that only multiplies: torch at the step's own shapes, which are none of its best."""
+    made = [(torch.rand(m, k), torch.rand(k, n), torch.empty(m, n)) for m, k, n in shapes]
+
+    def step(i: int) -> None:
+        for a, b, out in made:
+            torch.mm(a, b, out=out)
+
+    return step
 
 
 def sgemm_rate(seconds: float = 0.3) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pacbayes.bench.limit import multiply_adds, sgemm_rate
+from pacbayes.bench.limit import bare_products, multiply_adds, products, sgemm_rate
 from pacbayes.bench.memory import peak_megabytes
 from pacbayes.bench.naive import NaiveNetwork
 from pacbayes.choices import Activation
@@ -145,17 +145,20 @@ def turns(steps: dict[str, Step], rounds: int, seconds: float) -> Iterator[dict[
 
 
 def steps(cases: list[Case], rounds: int, seconds: float) -> Iterator[Ratio]:
-    """Training steps: native and torch over naive, and native over the limit."""
+    """Training steps: native and torch over naive; native and its products alone over the limit."""
     names = (["native"] if available() else []) + ["torch", "naive"]
     for case in cases:
         found, rates = [], [sgemm_rate()]
-        for turn in turns(contenders(case, names), rounds, seconds):
+        shapes = list(products(case.widths, case.activation, case.T, case.batch))
+        entrants = {**contenders(case, names), "products": bare_products(shapes)}
+        for turn in turns(entrants, rounds, seconds):
             found.append(turn)
             rates.append(sgemm_rate(0.02))
-        limit = multiply_adds(case.widths, case.activation, case.T, case.batch) / max(rates)
+        limit = multiply_adds(shapes) / max(rates)
         for name in names[:-1]:
             yield ratio(case, f"{name} ÷ naive", [t[name] / t["naive"] for t in found])
-        yield ratio(case, f"{names[0]} ÷ limit", [t[names[0]] / limit for t in found])
+        for name in (names[0], "products"):
+            yield ratio(case, f"{name} ÷ limit", [t[name] / limit for t in found])
 
 
 def evaluations(cases: list[Case], rounds: int) -> Iterator[Ratio]:
@@ -170,7 +173,8 @@ def evaluations(cases: list[Case], rounds: int) -> Iterator[Ratio]:
             engine.loss(x, y, index, 0, i)
             found.append(time.perf_counter() - start)
             rates.append(sgemm_rate(0.02))
-        work = multiply_adds(case.widths, case.activation, case.T, case.batch, gradient=False)
+        shapes = products(case.widths, case.activation, case.T, case.batch, gradient=False)
+        work = multiply_adds(shapes)
         yield ratio(case, "native ÷ limit", [t * max(rates) / work for t in found])
 
 

@@ -19,7 +19,8 @@ variance, batch 256, on digits with 81 % zeros. Contenders take turns in one run
 medians of the turns' ratios with their quartiles. *Naive* is eager torch as one would write it
 first, *torch* this library's torch path, *native* its engine. The *limit* is the step's matrix
 products at the best rate at which torch multiplies 512×512 matrices here, with as many threads; an
-engine that skips zeros and looks sums of signs up instead of multiplying may beat it.
+engine that skips zeros and looks sums of signs up instead of multiplying may beat it. *Products*
+are the same products made by torch, at the step's own shapes and with nothing in between.
 """
 
 
