@@ -167,6 +167,15 @@ def test_where_every_bound_is_vacuous_the_best_epoch_is_the_one_of_least_risk():
     assert kl(t.network).item() == min(history, key=lambda e: e.risk).kl
 
 
+def test_digits_of_a_bound_that_prints_as_all_rank_nothing():
+    one, other = (Evaluation(1, r, 1e6, b, 60, 1, 0) for r, b in ((0.2, 1 - 1e-12), (0.3, 0.9996)))
+    assert one.guide < other.guide
+    assert Evaluation(1, 0.4, 1, 0.999, 60, 1, 0).guide < one.guide
+    t = trainer(protocol="paper")
+    t.history = [Evaluation(e, 0.3, 1e6, 1 - 10.0 ** (e - 9), 60, 1, 0) for e in range(1, 5)]
+    assert t.learning_rate(0.5) == 0.05 / 4  # they fall, and are no improvement
+
+
 def test_fix_lambda_keeps_lambda_at_n_or_as_given():
     for lam, expected in ((None, 60), (90, 90)):
         history = finish(trainer(lam=lam)).history

@@ -98,7 +98,7 @@ class Run:
     def best(self) -> Evaluation:
         """The evaluation that the posterior is from."""
         history = [Evaluation(**e) for e in load_json(self.folder / "history.json")]
-        return min(history, key=lambda e: (e.bound, e.risk))
+        return min(history, key=lambda e: e.guide)
 
     def load_data(self) -> Dataset:
         """The run's data, bit for bit those it was trained on."""

@@ -37,10 +37,11 @@ def test_the_winner_has_the_least_bound(tmp_path):
 
 
 def test_where_bounds_are_vacuous_or_missing_the_training_loss_decides(tmp_path):
-    for i, bound in enumerate((1.0, None)):
+    for i, bound in enumerate((1.0, 0.9999, None)):
 
         def value(c, bound=bound):
-            return {"bound": bound, "train_linear": c.learning_rate, "learned": c.samples > 1}
+            found = bound and bound - c.learning_rate / 1e4  # its last digits say the opposite
+            return {"bound": found, "train_linear": c.learning_rate, "learned": c.samples > 1}
 
         store = filled(tmp_path / str(i), "reinforce-sign", value)
         sweep = Sweep(["reinforce-sign"], "digits", 2, repeats=1, search="paper")

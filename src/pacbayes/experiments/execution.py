@@ -94,7 +94,7 @@ def _summarised(configuration: Configuration, place: Path) -> Summary:
         current = current.reset()
         loop = _trained(current, place, x, y)
     loop.model.load_state_dict(loop.model.state_dict() | loop.best)
-    best = min(loop.history, key=lambda e: (e.bound, e.risk))
+    best = min(loop.history, key=lambda e: e.guide)
     save_json(place / "history.json", [asdict(e) for e in loop.history])
     return _summary(loop, best, test, current)
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pacbayes.experiments.columns import OURS, Configuration, chosen, grid
 from pacbayes.experiments.store import Store
+from pacbayes.loop import VACUOUS
 
 __all__ = ["Grid", "Sweep"]
 
@@ -46,7 +47,7 @@ class Sweep:
         if not found:
             return None
         bounds = [s["bound"] for _, s in found if s["bound"] is not None]
-        by = "bound" if bounds and min(bounds) < 1 else "train_linear"
+        by = "bound" if bounds and min(bounds) < VACUOUS else "train_linear"
         return min(found, key=lambda pair: pair[1][by])[0]
 
     def repeated(self, store: Store) -> list[Configuration]:
