@@ -49,7 +49,7 @@ class Evaluation:
 
     @property
     def guide(self) -> tuple[float, float]:
-        """What is to fall: the bound, and the risk where the bound prints as 100 % and says nothing.
+        """What is to fall: the bound, and the risk where that prints as 100 % and says nothing.
 
         Digits beyond those rank nothing: at a KL of a million they still move, in float64.
         """
