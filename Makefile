@@ -8,6 +8,7 @@ RUN ?= runs/binary-mnist-relu
 run: .venv/installed
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
 	$(BIN)/pacbayes certify $(RUN)
+	@echo "For pacbayes on your path: source $(BIN)/activate"
 
 test: .venv/installed
 	$(BIN)/ruff check .

@@ -98,6 +98,12 @@ class Certificate:
     def vacuous(self) -> bool:
         return self.bound >= 1
 
+    def __str__(self) -> str:
+        return (
+            f"at most {bounds.percent_up(self.bound)} error with probability {1 - self.delta:g}, "
+            f"by {self.bound_name} on {self.n} examples: {self.predictor}"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -35,6 +35,8 @@ __all__ = [
     "waiting",
 ]
 
+_LOOSE = 0.5  # a bound that a coin would meet
+
 
 def shout(message: str) -> None:
     """A warning nobody can miss, on standard error."""
@@ -77,6 +79,11 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
     if learned_nothing(e.risk, len(best.record.data.classes)):
         print(f"The network has learned nothing: {best.record.data.n} examples may be too")
         print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
+    elif e.bound > _LOOSE:
+        print(
+            "The bound is loose. Fewer weights (--widths none), or a prior that learns from a part"
+        )
+        print("of the examples (--prior-fraction 0.5), may give a tighter one.")
     if len(runs) > 1:
         of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
     print(

@@ -43,10 +43,10 @@ class CertificateWarning(UserWarning):
 
 
 class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A stochastic neural network, trained and certified on the same examples.
+    """A stochastic neural network with a certificate about what `predict` does on new examples.
 
-    A prior learns from a part of them, the posterior from the rest, and the certificate is about
-    what `predict` does on examples that nobody has seen.
+    A prior learns from a part of the training examples, and the posterior from the rest, which is
+    also what the certificate is derived from: no example is held out from training.
 
     Args:
         activation: hidden units: relu, sigmoid or sign.
@@ -56,8 +56,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             every example.
         prior_fraction: part of the examples that the prior learns from; 0 takes a data-free one.
         prior_scale: deviation of the prior's weights; None is the protocol's.
-        prior_epochs, epochs, batch_size, learning_rate, samples: of training; None is the
-            protocol's.
+        prior_epochs, epochs, batch_size, learning_rate, samples: of training; None is what
+            `Settings.of` has for the protocol `fast`.
         preprocessing: a transformer, cloned and fitted to the prior's part alone, so that the
             certificate keeps; `auto` standardises where there is such a part. A transformer fitted
             before this classifier, as in a pipeline, has seen the bound set: nothing is certified

@@ -72,7 +72,8 @@ def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
     if again > max(_ANYWAY, _FEW_REPEATS * len(rows)):
         raise NoSampleError(
             f"{again} of {len(rows)} examples occur again: data drawn with replacement or "
-            "augmented are no sample; if these are naturally like that, say so with repeats"
+            "augmented are no sample; if these are naturally like that, say so: --repeats, or "
+            "repeats=True"
         )
 
 
@@ -92,21 +93,23 @@ def _refuse_fitted(rows: Tensor) -> None:
                 "every feature has mean zero on the training set: preprocessing was fitted to it; "
                 "fit it to other data"
             )
-    if any(count <= n / 2 for count in values):  # discrete ones have such values by themselves
+    # Discrete features have such values by themselves, and clipping repeats its ends.
+    fine = few[:, torch.tensor(values) > n / 2]
+    ends = (fine == fine.amin(0)).sum(0) + (fine == fine.amax(0)).sum(0)
+    if (ends <= 4).sum() < min(2, few.shape[1]):
         return
-    ends = (rows == rows.amin(0)).sum(0) + (rows == rows.amax(0)).sum(0)
-    once = (ends <= 4).all()  # clipping repeats its ends
-    if once and (rows.amin(0).abs() < _CLOSE).all() and ((rows.amax(0) - 1).abs() < _CLOSE).all():
+    low, high = rows.amin(0), rows.amax(0)
+    if (low.abs() < _CLOSE).all() and ((high - 1).abs() < _CLOSE).all():
         raise FittedError(
             "every feature spans exactly [0, 1] on the training set: its range was fitted to it; "
             "scale by constants"
         )
-    if once and ((rows.abs().amax(0) - 1).abs() < _CLOSE).all():
+    if ((rows.abs().amax(0) - 1).abs() < _CLOSE).all():
         raise FittedError(
             "every feature's largest magnitude is exactly 1 on the training set: its scale was "
             "fitted to it; scale by constants"
         )
-    low, middle, high = few.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=few.dtype), dim=0)
+    low, middle, high = fine.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=few.dtype), dim=0)
     if (middle.abs() < _CLOSE).all() and ((high - low - 1).abs() < 10 * _CLOSE).all():
         raise FittedError(
             "every feature has median zero and quartiles one apart on the training set: "

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from pacbayes.checkpoint import save_json
 from pacbayes.choices import DRAWN, RANDOMISED
-from pacbayes.data import NAMES, DataError, Dataset, Table, check_width, load, read_table
+from pacbayes.data import (
+    NAMES,
+    DataError,
+    Dataset,
+    Table,
+    check_names,
+    check_width,
+    load,
+    read_table,
+)
 from pacbayes.drawn import scores
 from pacbayes.losses import wrong_class, zero_one
 from pacbayes.network import Network
@@ -87,6 +96,7 @@ def predict(
         check_width(table.x, width, data)
     else:
         table = read_table(Path(data), label or run.record.data.source.label, width)
+    check_names(table.names, run.record.data.names, data)
     if table.labels is not None and (unknown := set(map(str, table.labels)) - set(classes)):
         raise DataError(f"{data}: label {min(unknown)!r} is not among {', '.join(classes)}")
     x = torch.from_numpy(table.x).double()

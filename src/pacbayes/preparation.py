@@ -53,7 +53,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         run = open_run(folder)
         if differing := [
             *_difference(run.settings, settings, () if settings.prior_fraction else _OF_LEARNING),
-            *_difference(run.record.data, wanted),
+            *_difference(run.record.data, wanted, ("names",)),  # older runs have none
         ]:
             raise ValueError(
                 f"{folder} holds another run ({', '.join(differing)}); "
@@ -106,6 +106,7 @@ def _wanted(
         split_sha256=None if bound_index is None else tensors_sha256(bound_index),
         features=data.x_train.shape[1],
         classes=data.classes,
+        names=data.names,
     )
     return record, own, bound_index
 
@@ -133,4 +134,4 @@ def _teacher(
 def _difference(have: BaseModel, want: BaseModel, aside: Sequence[str] = ()) -> list[str]:
     names = [name for name in type(want).model_fields if name not in aside]
     pairs = ((name, getattr(have, name), getattr(want, name)) for name in names)
-    return [f"{name} {a!r} there, {b!r} asked for" for name, a, b in pairs if a != b]
+    return [f"{name} {a} there, {b} asked for" for name, a, b in pairs if a != b]

@@ -27,6 +27,10 @@ class DataSource:
     test: str | None = None
     label: str | None = None
 
+    def __str__(self) -> str:
+        given = {"folder": self.folder, "test": self.test, "label": self.label}
+        return ", ".join([self.name, *(f"{k} {v}" for k, v in given.items() if v is not None)])
+
     def load(self) -> Dataset:
         folder = None if self.folder is None else Path(self.folder)
         test = None if self.test is None else Path(self.test)
@@ -44,6 +48,7 @@ class DataRecord(BaseModel):
     split_sha256: str | None = None  # of split.safetensors, where the prior had a part of its own
     features: int = Field(ge=1)
     classes: tuple[str, ...] = Field(min_length=2)
+    names: tuple[str, ...] | None = None  # of the features, where they have any
 
 
 class RunRecord(BaseModel):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pacbayes.data import DataError, read_table
+from pacbayes.data import DataError, check_names, read_table
 
 
 def write(tmp_path, text, name="data.csv"):
@@ -61,14 +61,41 @@ def test_npz_flattens_images_and_may_lack_labels(tmp_path):
         ("1,2,a\n3,inf,b\n", "inf in example 1, feature 1"),
         ("1,2,a\n3,1e99,b\n", "inf in example 1, feature 1"),
         ("1,2,a\n3,b\n", "row 2: 2 columns, expected 3"),
-        ("1,,a\n3,4,b\n", "row 1: '' is not a number"),
-        ("1,2,a\n3,?,b\n", r"row 2: '\?' is not a number"),
+        ("1,,a\n3,4,b\n", "row 1, column 1: a value is missing"),
+        (
+            "1,2,a\n3,?,b\n",
+            r"row 2, column 1: '\?' is not a number; --label says",
+        ),
         ("a\nb\n", "separated by commas"),
     ],
 )
 def test_bad_csv_is_refused_and_the_place_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
         read_table(write(tmp_path, text))
+
+
+def test_features_keep_the_names_of_a_header(tmp_path):
+    assert read_table(write(tmp_path, "u,class, v\n1,a,2\n"), "class").names == ("u", "v")
+    assert read_table(write(tmp_path, "1,2,a\n")).names is None
+    with pytest.raises(DataError, match=r"row 2, column 'v': '\?' is not a number"):
+        read_table(write(tmp_path, "u,v,class\n1,?,a\n"))
+
+
+def test_other_names_or_another_order_are_refused():
+    check_names(("u", "v"), ("u", "v"), "here")
+    check_names(None, ("u", "v"), "here")
+    with pytest.raises(DataError, match="here: column 'v' where training had 'u'"):
+        check_names(("v", "u"), ("u", "v"), "here")
+
+
+def test_a_label_column_that_is_not_there_gets_a_suggestion(tmp_path):
+    with pytest.raises(DataError, match="no column 'clas'; did you mean 'class'"):
+        read_table(write(tmp_path, "u,v,class\n1,2,a\n"), "clas")
+
+
+def test_a_column_taken_for_labels_is_named_where_the_width_is_wrong(tmp_path):
+    with pytest.raises(DataError, match="2 features, but the network takes 5; the last column was"):
+        read_table(write(tmp_path, "1,2,3\n4,5,6\n"), width=5)
 
 
 def test_bad_npz_is_refused(tmp_path):

@@ -113,7 +113,8 @@ def verify(
     """Check certificates from the files beside them.
 
     Hashes, the δ ledger, n, the KL, the Monte-Carlo term and the bound are derived anew in interval
-    arithmetic, without torch. Exit code 1 if anything does not hold.
+    arithmetic, without torch; the training risk is taken as claimed unless --full measures it, too.
+    Exit code 1 if anything does not hold.
 
     pacbayes verify runs/mine
 
@@ -140,7 +141,8 @@ def verify(
     else:
         certificates = "The certificate holds" if len(paths) == 1 else "The certificates hold"
         negative = "The certificate does NOT hold." if len(paths) == 1 else "NOT all hold."
-        print(f"{certificates}." if holds else negative, flush=True)
+        claimed = "" if full else " (the training risk taken as claimed; --full measures it)"
+        print(f"{certificates}{claimed}." if holds else negative, flush=True)
         took, folder = console.duration(time.monotonic() - started), paths[0].parent
         following = f" Next: {console.command('predict', folder, 'DATA')}" if holds else ""
         console.remark(f"{len(found)} checks, {took}.{following}")

@@ -196,6 +196,11 @@ def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
         print(json.dumps({**counts, "seconds_left": sum(known), "unknown": len(left) - len(known)}))
         return
     print("  ".join(f"{count} {state}" for state, count in counts.items()))
+    others = len(list((store.folder / "runs").glob("*/summary.json"))) - counts["done"]
+    if others:
+        print(
+            f"{others} finished runs are there of other options: give status those of their sweep"
+        )
     if left:
         strange = len(left) - len(known)
         rest = f", beside {strange} runs of columns never run" if strange else ""

@@ -8,10 +8,19 @@ import numpy as np
 
 from pacbayes.data.dataset import DataError, Dataset, class_indices
 from pacbayes.data.idx import FASHION_MNIST, MNIST, Collection, fetch
-from pacbayes.data.tables import Table, check_width, read_table
+from pacbayes.data.tables import Table, check_names, check_width, read_table
 from pacbayes.spelling import did_you_mean
 
-__all__ = ["NAMES", "DataError", "Dataset", "Table", "check_width", "load", "read_table"]
+__all__ = [
+    "NAMES",
+    "DataError",
+    "Dataset",
+    "Table",
+    "check_names",
+    "check_width",
+    "load",
+    "read_table",
+]
 
 NAMES = (
     *("binary-mnist", "mnist", "binary-fashion-mnist", "fashion-mnist"),
@@ -88,8 +97,9 @@ def _own(path: Path, test: Path | None, label: str | None) -> Dataset:
         held_out = read_table(test, label)
         if held_out.labels is None:
             raise DataError(f"{test}: no labels")
+        check_names(held_out.names, table.names, str(test))
         names = [str(v) for v in held_out.labels]
         if unknown := sorted(set(names) - set(classes)):
             raise DataError(f"{test}: label {unknown[0]!r} is not among {', '.join(classes)}")
         x_test, y_test = held_out.x, np.array([classes.index(v) for v in names], np.int64)
-    return Dataset(str(path), table.x, y, x_test, y_test, classes)
+    return Dataset(str(path), table.x, y, x_test, y_test, classes, table.names)

@@ -30,6 +30,7 @@ class Dataset:
         x_train, x_test: features, (n, d), preprocessed without looking at them.
         y_train, y_test: class indices, (n,).
         classes: what the indices stand for.
+        names: of the features, where they have any.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Dataset:
     x_test: Floats
     y_test: NDArray[np.int64]
     classes: tuple[str, ...]
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for part, x, y in (

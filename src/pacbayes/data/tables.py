@@ -12,17 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data.dataset import DataError, Floats, check_features
+from pacbayes.spelling import did_you_mean
 
-__all__ = ["Table", "check_width", "read_table"]
+__all__ = ["Table", "check_names", "check_width", "read_table"]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Features (n, d), and labels (n,) where there are any."""
+    """Features (n, d), and labels (n,) where there are any.
+
+    Attributes:
+        names: of the features, where a CSV file has a header.
+        headless: a CSV file whose first row was taken for an example.
+    """
 
     x: Floats
     labels: NDArray[Any] | None
-    headless: bool = False  # a CSV file whose first row was taken for an example
+    names: tuple[str, ...] | None = None
+    headless: bool = False
 
 
 def read_table(path: Path, label: str | None = None, width: int | None = None) -> Table:
@@ -46,14 +53,28 @@ def read_table(path: Path, label: str | None = None, width: int | None = None) -
         raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
     check_features(table.x, str(path))
     if width is not None:
-        check_width(table.x, width, str(path))
+        taken = path.suffix == ".csv" and label is None and table.labels is not None
+        hint = "; the last column was taken for labels, --label says otherwise" if taken else ""
+        check_width(table.x, width, str(path), hint)
     return table
 
 
-def check_width(x: Floats, width: int, where: str) -> None:
+def check_width(x: Floats, width: int, where: str, hint: str = "") -> None:
     """Refuse examples a network of another width cannot take."""
     if x.shape[1] != width:
-        raise DataError(f"{where}: {x.shape[1]} features, but the network takes {width}")
+        raise DataError(f"{where}: {x.shape[1]} features, but the network takes {width}{hint}")
+
+
+def check_names(
+    names: tuple[str, ...] | None, expected: tuple[str, ...] | None, where: str
+) -> None:
+    """Refuse features with other names or in another order, where both have names."""
+    for found, wanted in zip(names or (), expected or (), strict=False):
+        if found != wanted:
+            raise DataError(
+                f"{where}: column {found!r} where training had {wanted!r}; "
+                "the columns must be those of training, in their order"
+            )
 
 
 def _read_npz(path: Path) -> Table:
@@ -101,10 +122,16 @@ def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
         try:
             x[r] = [row[i] for i in features]
         except ValueError:
-            bad = next(row[i] for i in features if not _is_number(row[i]))
-            raise DataError(f"{path}, row {line}: {bad!r} is not a number") from None
+            bad = next(i for i in features if not _is_number(row[i]))
+            place = repr(rows[0][bad].strip()) if header else str(bad)
+            what = "a value is missing"
+            if row[bad].strip():
+                what = f"{row[bad]!r} is not a number"
+                what += "" if label or column is None else "; --label says where the labels are"
+            raise DataError(f"{path}, row {line}, column {place}: {what}") from None
     labels = None if column is None else np.array([row[column].strip() for row in body])
-    return Table(_floats(x), labels, headless=not header)
+    names = tuple(rows[0][i].strip() for i in features) if header else None
+    return Table(_floats(x), labels, names, headless=not header)
 
 
 def _column(path: Path, first: list[str], label: str | None) -> int:
@@ -114,7 +141,9 @@ def _column(path: Path, first: list[str], label: str | None) -> int:
         return first.index(label)
     if label.isdecimal() and int(label) < len(first):
         return int(label)
-    raise DataError(f"{path}: no column {label!r}; there are {', '.join(first[:8])}")
+    hint = did_you_mean(label, first)
+    some = ", ".join(first[:8]) + (", …" if len(first) > 8 else "")
+    raise DataError(f"{path}: no column {label!r}{hint or f'; there are {some}'}")
 
 
 def _floats(x: NDArray[Any]) -> Floats:

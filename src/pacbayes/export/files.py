@@ -66,7 +66,7 @@ def export_run(
         samples: T, draws of a vote.
     """
     if out.suffix != _SUFFIX[format]:
-        raise ValueError(f"the name of a {format} file ends in {_SUFFIX[format]}, got {out}")
+        raise ValueError(f"a file for {format} ends in {_SUFFIX[format]}, got {out}")
     network = run.load_network().double().eval()
     weights = run.load_drawn() if method == "drawn" else {}
     features = run.record.data.features

@@ -35,12 +35,13 @@ def report(folder: Path, out: Path) -> None:
 def run_page(facts: RunFacts) -> str:
     """Everything about a run on one page."""
     s, data = facts.record.settings, facts.record.data
+    units = s.activation if s.widths else "linear"
     ends = (data.features, *s.widths, 1 if len(data.classes) == 2 else len(data.classes))
     name = Path(data.source.name).name
     scales = "learned" if s.learned_scale else "unit"
     prior = f"prior learned from {100 * s.prior_fraction:g} % of the data, "
     lead = (
-        f"{facts.folder}: {'-'.join(map(str, ends))} {s.activation}, {s.objective}, "
+        f"{facts.folder}: {'-'.join(map(str, ends))} {units}, {s.objective}, "
         f"{scales} scales, {prior if s.prior_fraction else ''}{s.protocol} protocol, "
         f"{s.epochs} epochs, {data.n} examples."
     )
@@ -52,4 +53,4 @@ def run_page(facts: RunFacts) -> str:
         mistakes(facts),
         provenance(facts),
     ]
-    return document(f"{name}, {s.activation}", "pacbayes report", lead, sections)
+    return document(f"{name}, {units}", "pacbayes report", lead, sections)

@@ -32,10 +32,10 @@ def _commands(facts: RunFacts) -> Html:
     ]
     if facts.issued:
         parts += [
-            element("h3", "Check it, trusting nobody"),
+            element("h3", "Check it"),
             command_block(f"pacbayes verify {folder}"),
             command_block(f"pacbayes verify {folder} --full"),
-            element("p", "With --full the risk is sampled again, too.", class_="note"),
+            element("p", "Without --full the training risk is taken as claimed.", class_="note"),
         ]
     return join(*parts)
 
