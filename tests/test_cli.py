@@ -339,6 +339,23 @@ def test_predictions_as_json_can_go_to_a_file_and_unknown_labels_are_refused(
     assert "'medium' is not among big, small" in err
 
 
+def test_columns_in_another_order_are_refused(run_cli, tmp_path):
+    rows = [f"{i % 2},{i % 3},{'ab'[i % 2]}" for i in range(60)]
+    for name, header in (("one", "u,v,class"), ("other", "v,u,class")):
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows]))
+    arguments = ("train", "--dataset", tmp_path / "one.csv", "--out", tmp_path / "run")
+    assert run_cli(*arguments, "--repeats", *SMALL)[0] == 0
+    assert run_cli("predict", tmp_path / "run", tmp_path / "one.csv")[0] == 0
+    code, _, err = run_cli("predict", tmp_path / "run", tmp_path / "other.csv")
+    assert code == 2
+    assert "column 'v' where training had 'u'" in err
+
+
+def test_what_the_system_refuses_is_said_in_one_line(run_cli, csv, tmp_path):
+    code, _, err = run_cli("train", "--dataset", csv, "--out", csv, *SMALL)
+    assert (code, err) == (2, f"error: {csv}: file exists\n")
+
+
 def test_a_run_finds_its_data_from_any_folder(run_cli, csv, tmp_path, monkeypatch):
     monkeypatch.chdir(csv.parent)
     run_cli("train", "--dataset", csv.name, "--out", tmp_path / "run", *SMALL)

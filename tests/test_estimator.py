@@ -232,7 +232,8 @@ def test_evaluations_are_shown_when_asked_for(capsys):
     ("change", "message"),
     [
         ({"predictor": "mean"}, "drawn, vote or randomised, got 'mean'"),
-        ({"delta": 2.0}, "delta"),
+        ({"delta": 2.0}, r"^delta: .*, got 2\.0$"),
+        ({"epochs": -3}, r"^epochs: .*, got -3$"),
         ({"prior_fraction": 1.5}, "prior_fraction"),
         ({"priors": 0}, "priors must be at least 1, got 0"),
         ({"activation": "tanh"}, "activation"),

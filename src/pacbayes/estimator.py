@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -141,7 +142,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, index = np.unique(y, return_inverse=True)
         k, n = len(self.classes_), len(X)
         if k < 2:
-            raise ValueError(f"need examples of two classes or more, got one class, {y[0]!r}")
+            raise ValueError(f"need examples of two classes or more, got one class, {y[0]}")
         if n <= _BOUND_SET:
             raise ValueError(f"need more than {_BOUND_SET} examples, got n_samples = {n}")
         self._seed = int(check_random_state(self.random_state).randint(2**31))
@@ -206,19 +207,20 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if not 0 <= self.prior_fraction < 1:
             raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
-        fraction = min(self.prior_fraction, 1 - _BOUND_SET / n)
-        return Settings.of(
-            "fast",
-            self.activation,
-            classes=k,
-            widths=tuple(self.widths),
-            prior_fraction=fraction,
-            delta=self.delta,
-            repeats=self.repeats,
-            engine=self.engine,
-            seed=self._seed,
-            **given,
-        )
+        given |= {
+            "widths": tuple(self.widths),
+            "prior_fraction": min(self.prior_fraction, 1 - _BOUND_SET / n),
+            "delta": self.delta,
+            "repeats": self.repeats,
+            "engine": self.engine,
+            "seed": self._seed,
+        }
+        try:
+            return Settings.of("fast", self.activation, classes=k, **given)
+        except ValidationError as error:  # of several lines
+            wrong = error.errors()[0]
+            name = ".".join(map(str, wrong["loc"])) or "settings"
+            raise ValueError(f"{name}: {wrong['msg']}, got {wrong['input']!r}") from None
 
     def _fitted_preprocessing(self, own: Array) -> Any:
         """Fitted to the prior's part, or, where there is none, needing no fit."""

@@ -15,6 +15,9 @@ def one_line(error: Exception) -> str:
     """The message of any error that bad input can raise."""
     if isinstance(error, typer.TyperException):
         return _of_parsing(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = error.filename2 or error.filename
+        return f"{place}: {error.strerror.lower()}" if place else error.strerror.lower()
     details = getattr(error, "errors", None)
     if not callable(details):
         return str(error)

@@ -58,6 +58,7 @@ def _show(e: Export) -> None:
     for kind, ports in (("input", e.inputs), ("output", e.outputs)):
         for port in ports:
             print(f"  {kind:6}  {_shape(port)}  {port.meaning}")
+    print("  labels  " + ", ".join(f"{i}: {name}" for i, name in enumerate(e.classes)))
     print(f"Greatest difference from the library, {e.examples} examples: {e.difference:.1e}")
     print(f"Certificate: {e.certificate}\n\n{e.code}")
 

@@ -51,6 +51,7 @@ class Export:
     method: Method
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    classes: tuple[str, ...]
     certificate: str
     difference: float
     examples: int
@@ -89,6 +90,7 @@ def export_run(
         method=method,
         inputs=predictor.inputs,
         outputs=predictor.outputs,
+        classes=run.record.data.classes,
         certificate=metadata["certificate"]["says"],
         difference=difference,
         examples=count,
