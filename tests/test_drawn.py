@@ -141,9 +141,9 @@ class Stuck(nn.Module):
     ],
 )
 def test_what_certify_refuses_is_refused_here_too(network, change, message):
-    x = change(torch.randn(20, 3) if message != "occur again" else torch.randn(10, 3))
+    x = change(torch.randn(40, 3) if message != "occur again" else torch.randn(10, 3))
     with pytest.raises(ValueError, match=message):
-        certify_drawn(network(), x, torch.ones(20))
+        certify_drawn(network(), x, torch.ones(len(x)))
 
 
 def test_a_prior_that_moved_after_the_first_look_is_refused():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
@@ -13,29 +14,23 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
+    QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from pacbayes import kl
 from pacbayes.estimator import CertificateWarning, PACBayesClassifier
 from pacbayes.priors import split
 from pacbayes.training import Trainer
 
 PREDICTORS = ("drawn", "vote", "randomised")
-_DRAWS = "predictions of other examples in the same call shift the random draws"
 _RANDOM = "predictions are drawn from predict_proba, so they are not its argmax"
 
 
 def expected_failures(model):
-    """Where predicting is random, scikit-learn's checks of deterministic predictions must fail."""
-    if model.predictor == "drawn":
-        return {}
-    subsets = ("check_methods_subset_invariance", "check_methods_sample_order_invariance")
-    reasons = dict.fromkeys(subsets, _DRAWS)
-    if model.predictor == "randomised":
-        reasons |= {"check_classifiers_train": _RANDOM}
-    return reasons
+    return {"check_classifiers_train": _RANDOM} if model.predictor == "randomised" else {}
 
 
 @parametrize_with_checks(
@@ -96,17 +91,103 @@ def test_probabilities_sum_to_one_and_agree_with_predictions(models, cancer, pre
     assert (model.classes_[(model.decision_function(x) > 0).astype(int)] == model.predict(x)).all()
 
 
-def test_the_randomised_classifier_draws_by_its_probabilities(cancer):
+@pytest.fixture(scope="module")
+def unsure(cancer):
+    """A randomised linear classifier that has hardly learned, so that its draws matter."""
     x, y = cancer
     model = PACBayesClassifier(
         predictor="randomised", prior_fraction=0.0, epochs=1, widths=(), random_state=0
     )
-    model.fit(x / x.max(), y)
-    many = np.repeat(x[:1] / x.max(), 4000, axis=0)
-    p = model.predict_proba(many[:1])[0, 1]
-    share = (model.predict(many) == model.classes_[1]).mean()
+    return model.fit(x / x.max(), y)
+
+
+def test_the_randomised_classifier_draws_by_its_probabilities(unsure, cancer):
+    x, _ = cancer
+    many = x[:1] / x.max() + np.arange(4000)[:, None] * 1e-7  # as good as the same, and all new
+    p = unsure.predict_proba(many)[:, 1].mean()
+    share = (unsure.predict(many) == unsure.classes_[1]).mean()
     assert 0.01 < p < 0.99
     assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 4000)  # false alarm 6e-7
+
+
+def test_asked_one_by_one_it_draws_as_for_all_at_once(unsure, cancer):
+    x = cancer[0][:60] / cancer[0].max()
+    alone = [unsure.predict(x[i : i + 1])[0] for i in range(60)]
+    np.testing.assert_array_equal(alone, unsure.predict(x))
+    assert len(set(alone)) == 2  # not one draw for all
+
+
+def test_what_is_set_after_fitting_changes_nothing_that_is_certified(cancer):
+    x, y = cancer
+    model = PACBayesClassifier(epochs=1, prior_epochs=2, random_state=0).fit(x, y)
+    before = model.predict(x), model.predict_proba(x)
+    model.set_params(predictor="vote", votes=3)
+    np.testing.assert_array_equal(model.predict(x), before[0])
+    np.testing.assert_array_equal(model.predict_proba(x), before[1])
+
+
+def test_every_parameter_of_the_certificate_is_used(cancer):
+    for predictor in PREDICTORS:
+        model = PACBayesClassifier(
+            predictor=predictor, delta=0.01, priors=3, votes=7, epochs=5, prior_epochs=2
+        ).fit(*cancer)
+        c = model.certificate_
+        assert c.delta == 0.01
+        assert sum(c.ledger.values()) == pytest.approx(0.01)
+        assert len([part for part in c.ledger if "pac-bayes" in part]) == 3
+        assert c.samples == (0 if predictor == "drawn" else 7)
+        best = min(model.history_, key=lambda e: e.guide)
+        assert kl(model.network_).item() == pytest.approx(best.kl, rel=1e-6)
+
+
+def test_scores_are_the_drawn_networks_in_float64(models, cancer):
+    x, _ = cancer
+    model = models["drawn"]
+    a = np.asarray(model.preprocessing_.transform(x), np.float32).astype(np.float64)
+    w = {name: tensor.numpy() for name, tensor in model.weights_.items()}
+    a = np.maximum(0, a @ w["body.layers.0.weight"].T + w["body.layers.0.bias"])
+    z = a @ w["layer.weight"][0] + w["layer.bias"][0]
+    np.testing.assert_allclose(model.decision_function(x), z, rtol=1e-10, atol=1e-12)
+
+
+def test_a_vote_is_of_as_many_draws_as_are_asked_for(cancer):
+    x, y = cancer
+    model = PACBayesClassifier(predictor="vote", epochs=1, prior_epochs=2, random_state=0)
+    some = [clone(model).set_params(votes=v).fit(x, y).predict_proba(x[:40]) for v in (1, 400)]
+    exact = clone(model).set_params(votes=4000).fit(x, y).predict_proba(x[:40])
+    errors = [np.abs(p - exact).mean() for p in some]
+    assert errors[1] < errors[0] / 5  # in expectation a twentieth
+
+
+def test_preprocessing_that_looks_at_the_batch_is_refused(cancer):
+    centred = FunctionTransformer(lambda a: a - a.mean(0))
+    with pytest.raises(ValueError, match="transforms an example otherwise when it is alone"):
+        PACBayesClassifier(preprocessing=centred).fit(*cancer)
+
+
+def test_what_is_preprocessed_inside_is_not_taken_for_fitted():
+    rng = np.random.default_rng(0)
+    x, y = rng.exponential(size=(80, 2)), np.arange(80) % 2
+    inside = QuantileTransformer(n_quantiles=10)
+    for seed in range(5):
+        model = PACBayesClassifier(
+            preprocessing=inside, epochs=1, prior_epochs=1, random_state=seed
+        )
+        assert model.fit(x, y).certificate_ is not None
+
+
+def test_preprocessing_may_change_the_number_of_features_and_be_sparse(cancer):
+    halves = FunctionTransformer(lambda a: csr_matrix(a[:, ::2] / 1000))
+    for fraction in (0.0, 0.5):
+        model = PACBayesClassifier(
+            preprocessing=halves, prior_fraction=fraction, epochs=1, prior_epochs=1
+        )
+        assert model.fit(*cancer).predict(cancer[0][:3]).shape == (3,)
+
+
+def test_features_beyond_float32_are_refused(models):
+    with pytest.raises(ValueError, match="too large for float32"):
+        models["drawn"].predict(np.full((1, 30), 1e300))
 
 
 def test_the_temperature_is_the_likeliest(models, cancer):
@@ -235,8 +316,10 @@ def test_evaluations_are_shown_when_asked_for(capsys):
         ({"delta": 2.0}, r"^delta: .*, got 2\.0$"),
         ({"epochs": -3}, r"^epochs: .*, got -3$"),
         ({"prior_fraction": 1.5}, "prior_fraction"),
-        ({"priors": 0}, "priors must be at least 1, got 0"),
+        ({"priors": 0}, "priors must be a whole number from 1 on, got 0"),
         ({"activation": "tanh"}, "activation"),
+        ({"votes": 0}, "votes must be a whole number from 1 on, got 0"),
+        ({"widths": 100}, r"widths must be a sequence, as \(100,\), got 100"),
     ],
 )
 def test_wrong_values_are_refused(cancer, change, message):

@@ -19,6 +19,8 @@ SCALERS = [
     preprocessing.MaxAbsScaler(),
     preprocessing.RobustScaler(),
     preprocessing.PowerTransformer(),
+    preprocessing.MinMaxScaler((-1, 1)),
+    preprocessing.StandardScaler(with_mean=False),
 ]
 
 
@@ -43,6 +45,13 @@ def test_data_as_they_come_are_taken(load):
     check(x / 255)
     check(np.sign(x - x.mean()))
     check(np.clip(x / np.median(x[x > 0]), 0, 1))
+
+
+def test_categories_beside_them_hide_nothing():
+    x, y = datasets.load_breast_cancer(return_X_y=True)
+    for scaler in SCALERS:
+        with pytest.raises(FittedError):
+            check(np.column_stack([scaler.fit_transform(x[:, :6]), np.eye(2)[y]]))
 
 
 def test_natural_ranges_and_signs_are_taken():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pacbayes import bounds, quadrature
 from pacbayes.choices import RANDOMISED, VOTE, BoundName, CertificateBound, MonteCarlo
-from pacbayes.examples import check_bound_set
+from pacbayes.examples import check_bound_set, check_sample
 from pacbayes.gaussian import kl_by_part
 from pacbayes.ledger import Ledger
 from pacbayes.network import Network
@@ -119,6 +119,7 @@ def certify(
     samples: int | None = 100,
     priors: int = 1,
     repeats: bool = False,
+    sample: tuple[Tensor, Tensor] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Certify the randomised classifier on its bound set, or with first-order and tandem the vote.
@@ -138,10 +139,12 @@ def certify(
             in advance; all pay, so that the best may be chosen.
         repeats: says that the data repeat themselves, which else looks like sampling with
             replacement and is refused.
+        sample: all examples and labels as they came, the prior's part included, where x has been
+            preprocessed without the bound set; these are then looked at for what is no sample.
     """
     _check_choice("bound", bound, get_args(BoundName))
     _check_choice("monte_carlo", monte_carlo, get_args(MonteCarlo))
-    exact = checked_copy(network, x, y, repeats=repeats)
+    exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
     parts = kl_by_part(exact)
     kl = math.fsum(parts.values()) * (1 + _ROUNDING)
     sampled = samples is not None and network.freshness != "exact"
@@ -196,9 +199,17 @@ def certify(
     )
 
 
-def checked_copy(network: Network, x: Tensor, y: Tensor, *, repeats: bool) -> Network:
+def checked_copy(
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    *,
+    repeats: bool,
+    sample: tuple[Tensor, Tensor] | None = None,
+) -> Network:
     """The network in float64 and evaluation mode, after every refusal there is."""
-    check_bound_set(x, y, network.classes, repeats=repeats)
+    check_bound_set(x, y, network.classes)
+    check_sample(*(sample or (x, y)), repeats=repeats)
     network.look()
     exact = copy.deepcopy(network).double().eval()
     if any(module.training for module in exact.modules()):

@@ -78,6 +78,7 @@ def certify_drawn(
     delta: float = 0.05,
     priors: int = 1,
     repeats: bool = False,
+    sample: tuple[Tensor, Tensor] | None = None,
     seed: int = 0,
     provenance: Mapping[str, Any] | None = None,
 ) -> tuple[Certificate, DrawnNetwork]:
@@ -88,7 +89,7 @@ def certify_drawn(
 
     Args:
         networks: how many are drawn.
-        priors: how many priors were tried, as in `certify`.
+        priors, sample: as in `certify`.
     """
     if not isinstance(network.body, Dense | Deterministic):
         raise ValueError("only dense networks, or a last layer on a fixed body, can be kept")
@@ -96,7 +97,7 @@ def certify_drawn(
         raise ValueError(f"networks must be at least 1, got {networks}")
     if priors < 1:
         raise ValueError(f"priors must be at least 1, got {priors}")
-    exact = checked_copy(network, x, y, repeats=repeats)
+    exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
     others = [f"other prior {i}, pac-bayes" for i in range(1, priors)]
     ledger = Ledger.equal(delta, "pac-bayes", *others)
     generator = np.random.default_rng(seed)

@@ -99,7 +99,7 @@ class NativeEngine:
             kind = kind[0], _REINFORCE
         if samples < 1:
             raise ValueError(f"samples must be at least 1, got {samples}")
-        self._native, self.samples = native, samples
+        self._native, self.samples, self._reinforce = native, samples, reinforce
         self._lock = threading.Lock()  # one step at a time uses the scratch space
         self._scored = kind[0] == _SIGN and network.baseline is leave_one_out
         layers = [*network.body.layers, network.layer]
@@ -143,6 +143,8 @@ class NativeEngine:
         Args:
             log_loss: the gradient is that of the mean of −ln(1 − loss) instead.
         """
+        if self._reinforce and log_loss:
+            raise ValueError("native REINFORCE does not know the log loss")
         if self._scored and self.samples < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
         for p in self._parameters:

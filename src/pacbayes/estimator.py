@@ -6,13 +6,16 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from numbers import Integral
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
+from scipy.sparse import issparse
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.preprocessing import StandardScaler
@@ -24,10 +27,10 @@ from torch import Tensor
 from pacbayes.certificate import Certificate, certify
 from pacbayes.choices import Activation, BoundName, Engine
 from pacbayes.drawn import certify_drawn, draw_network, scores
-from pacbayes.examples import FittedError, NoSampleError, check_sample
+from pacbayes.examples import FittedError, NoSampleError
 from pacbayes.network import Network, build_network
 from pacbayes.priors import Teacher, as_prior, split
-from pacbayes.randomness import seeded, stream
+from pacbayes.randomness import one_by_one, seeded, stream
 from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.settings import Settings
 from pacbayes.training import Trainer
@@ -53,8 +56,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         activation: hidden units: relu, sigmoid or sign.
         widths: of the hidden layers; none give a linear classifier.
         predictor: who predicts, and is certified. `drawn` is one network drawn from the posterior
-            and kept; `vote` the majority of `votes` draws; `randomised` draws fresh weights for
-            every example.
+            and kept; `vote` the majority of `votes` draws; `randomised` draws weights. Both draw
+            anew for every new example, and the same when asked about it again.
         prior_fraction: part of the examples that the prior learns from; 0 takes a data-free one.
         prior_scale: deviation of the prior's weights; None is the protocol's.
         prior_epochs, epochs, batch_size, learning_rate, samples: of training; None is what
@@ -63,8 +66,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             certificate keeps; `auto` standardises where there is such a part. A transformer fitted
             before this classifier, as in a pipeline, has seen the bound set: nothing is certified
             then, where that can be seen.
-        priors: how many priors are tried on the same examples, as by a search over widths or
-            scales; all are paid for.
+        priors: how many candidates a search tries on the same examples, whatever it varies; all are
+            paid for.
         delta: probability with which the certificate may fail.
         votes: draws of a vote, and of the risk of a vote or randomised classifier.
         repeats: says that examples naturally occur more than once.
@@ -75,7 +78,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         certificate_: at most `certificate_.bound` error with probability 1 − δ; None where a
             `CertificateWarning` says why.
-        classes_, n_features_in_, feature_names_in_: as ever.
+        classes_, n_features_in_, feature_names_in_: as ever; which classes there are counts as
+            known beforehand.
+        predictor_, votes_: as fitted and certified, whatever is set afterwards.
         network_: the posterior beside its prior.
         weights_: of the drawn network, by the names in `network_`.
         preprocessing_: as fitted, or None.
@@ -135,8 +140,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Ctrl-C ends the phase it falls into and keeps the best so far.
         """
-        if self.predictor not in ("drawn", "vote", "randomised"):
-            raise ValueError(f"predictor must be drawn, vote or randomised, got {self.predictor!r}")
+        self._check_parameters()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
@@ -152,19 +156,23 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             own, bound = split(n, settings.prior_fraction, self._seed)
         self.preprocessing_ = self._fitted_preprocessing(X[own])
         x, labels = self._tensor(X), _labels(index, k)
+        self._refuse_batch_effects(X, x)
         network = self._prior(x[own], labels[own], settings)
         self._train(network, x[bound], labels[bound], settings)
         self.network_ = network.double().eval()
+        self.predictor_, self.votes_ = self.predictor, self.votes  # whom the certificate is about
         try:
-            check_sample(torch.tensor(X), labels, repeats=self.repeats)
-            self.certificate_: Certificate | None = self._certify(x[bound], labels[bound])
+            as_they_came = torch.tensor(X), labels
+            self.certificate_: Certificate | None = self._certify(
+                x[bound], labels[bound], as_they_came
+            )
         except NoSampleError as error:
             self.certificate_ = None
             fitted = isinstance(error, FittedError)
             advice = "; preprocessing= fits it to the prior's part alone" if fitted else ""
             warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
         self.weights_: dict[str, Tensor] = {}
-        if self.predictor == "drawn":  # the same draw as the certificate's
+        if self.predictor_ == "drawn":  # the same draw as the certificate's
             generator = np.random.default_rng(stream(self._seed, "drawn"))
             self.weights_ = draw_network(self.network_, generator).weights
             self.temperature_ = _temperature(self._scores(x), index)
@@ -173,7 +181,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Scores, (n,) or (n, k): the drawn network's own, else F̂ or the logarithms of shares."""
         z = self._scores(self._checked(X))
-        return z if z.ndim == 1 or self.predictor == "drawn" else np.log(np.maximum(z, 1e-300))
+        return z if z.ndim == 1 or self.predictor_ == "drawn" else np.log(np.maximum(z, 1e-300))
 
     def predict_proba(self, X: Any) -> Array:
         """Shares of the votes, (n, k), which are what `randomised` draws by.
@@ -182,7 +190,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         certificate is about these.
         """
         z = self._scores(self._checked(X))
-        if self.predictor == "drawn":
+        if self.predictor_ == "drawn":
             z = z / self.temperature_
             p = expit(z) if z.ndim == 1 else softmax(z, axis=1)
         else:
@@ -192,9 +200,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Labels, by the predictor that is certified."""
         x = self._checked(X)
-        if self.predictor == "randomised":
-            with seeded(self._seed, "prediction"):
-                drawn = predict_randomised(self.network_, x).numpy()
+        if self.predictor_ == "randomised":
+            draw = partial(predict_randomised, self.network_)
+            drawn = one_by_one(draw, x, self._seed).numpy()
             chosen = (drawn > 0) if self.network_.outputs == 1 else drawn
         else:
             z = self._scores(x)
@@ -202,11 +210,21 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: Array = self.classes_[chosen.astype(np.int64)]
         return labels
 
+    def _check_parameters(self) -> None:
+        if self.predictor not in get_args(Predictor):
+            raise ValueError(f"predictor must be drawn, vote or randomised, got {self.predictor!r}")
+        for name in ("votes", "priors"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number from 1 on, got {value!r}")
+        if not isinstance(self.widths, Sequence):
+            raise ValueError(f"widths must be a sequence, as (100,), got {self.widths!r}")
+        if not 0 <= self.prior_fraction < 1:
+            raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
+
     def _settings(self, k: int, n: int) -> Settings:
         names = ("prior_scale", "prior_epochs", "epochs", "batch_size", "learning_rate", "samples")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if not 0 <= self.prior_fraction < 1:
-            raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
         given |= {
             "widths": tuple(self.widths),
             "prior_fraction": min(self.prior_fraction, 1 - _BOUND_SET / n),
@@ -239,8 +257,22 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return transformer
 
     def _tensor(self, X: Array) -> Tensor:
-        done = X if self.preprocessing_ is None else self.preprocessing_.transform(X)
-        return torch.tensor(np.asarray(done, dtype=np.float32))
+        done: Any = X if self.preprocessing_ is None else self.preprocessing_.transform(X)
+        with np.errstate(over="ignore"):  # becomes infinite, which is refused
+            dense = done.toarray() if issparse(done) else np.asarray(done)
+            x = torch.tensor(dense.astype(np.float32))
+        if not torch.isfinite(x).all():
+            raise ValueError("a feature is too large for float32; scale it by a constant")
+        return x
+
+    def _refuse_batch_effects(self, X: Array, x: Tensor) -> None:
+        """What one example becomes must not depend on the others it is transformed with."""
+        few = range(0, len(X), max(1, len(X) // 5))
+        if any(not torch.allclose(self._tensor(X[i : i + 1])[0], x[i], rtol=1e-4) for i in few):
+            raise ValueError(
+                f"{type(self.preprocessing_).__name__} transforms an example otherwise when it is "
+                "alone; preprocessing must treat each by itself"
+            )
 
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)
@@ -249,7 +281,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _prior(self, x: Tensor, y: Tensor, settings: Settings) -> Network:
         k = len(self.classes_)
         if not len(x):
-            return build_network(settings, self.n_features_in_, k)
+            return build_network(settings, x.shape[1], k)
         teacher = Teacher(x, y, settings, k)
         self._follow(teacher, "prior")
         return as_prior(teacher, settings)
@@ -269,22 +301,23 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except KeyboardInterrupt:
             print(f"interrupted: the {what} stays as it is", file=sys.stderr)
 
-    def _certify(self, x: Tensor, y: Tensor) -> Certificate:
+    def _certify(self, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) -> Certificate:
         own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
-        if self.predictor == "drawn":
+        own["sample"] = sample
+        if self.predictor_ == "drawn":
             seed = stream(self._seed, "drawn")
             certificate = certify_drawn(self.network_, x, y, seed=seed, **own)[0]
             return replace(certificate, predictor="one network drawn from Q and kept in weights_")
         with seeded(self._seed, "certificate"):
             # Markov's inequality, so first-order covers a vote of however many fresh draws.
-            bound: BoundName = "first-order" if self.predictor == "vote" else "small-kl"
-            return certify(self.network_, x, y, bound=bound, samples=self.votes, **own)
+            bound: BoundName = "first-order" if self.predictor_ == "vote" else "small-kl"
+            return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
 
     def _scores(self, x: Tensor) -> Array:
-        if self.predictor == "drawn":
+        if self.predictor_ == "drawn":
             return scores(self.network_, self.weights_, x).numpy()
-        with seeded(self._seed, "prediction"):
-            return majority_vote(self.network_, x, self.votes).numpy()
+        vote = partial(majority_vote, self.network_, samples=self.votes_)
+        return one_by_one(vote, x, self._seed).numpy()
 
 
 def _is_auto(preprocessing: Any) -> bool:

@@ -12,6 +12,7 @@ __all__ = ["FittedError", "NoSampleError", "check_bound_set", "check_examples", 
 _FEW_REPEATS, _ANYWAY = 0.01, 3  # part and number; a sample drawn with replacement has 0.37
 
 _CLOSE = 1e-6  # what a fitted step's own rounding may leave
+_ENOUGH = 30  # examples, of which fewer have round numbers by chance
 
 
 class NoSampleError(ValueError):
@@ -43,23 +44,24 @@ def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
         raise ValueError("every feature must be a finite number")
 
 
-def check_bound_set(x: Tensor, y: Tensor, classes: int, *, repeats: bool) -> None:
-    """Refuse what can be seen to be no sample: loaders, repeated examples, fitted preprocessing.
-
-    Args:
-        repeats: the data do repeat themselves, as those of few discrete features may.
-    """
+def check_bound_set(x: Tensor, y: Tensor, classes: int) -> None:
+    """Refuse what is no set of examples, each of them once: a loader, wrong labels."""
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise ValueError(
             "a bound set is two tensors, every example once and as it is; a loader may augment or "
             f"draw with replacement, got {type(x).__name__} and {type(y).__name__}"
         )
     check_examples(x, y, classes)
-    check_sample(x, y, repeats=repeats)
 
 
 def check_sample(x: Tensor, y: Tensor, *, repeats: bool) -> None:
-    """The same for all training examples: a copy in the prior's part tells of the bound set."""
+    """Refuse what can be seen to be no sample: repeated examples, fitted preprocessing.
+
+    Of all training examples, since a copy in the prior's part tells of the bound set.
+
+    Args:
+        repeats: the data do repeat themselves, as those of few discrete features may.
+    """
     rows = x.detach().cpu().flatten(1)
     if not repeats:
         _refuse_repeats(rows, y)
@@ -78,40 +80,48 @@ def _refuse_repeats(rows: Tensor, y: Tensor) -> None:
 
 
 def _refuse_fitted(rows: Tensor) -> None:
-    """Refuse what only preprocessing fitted to these rows gives them, in every feature."""
+    """Refuse what only preprocessing fitted to these rows gives them."""
     n, deviations = len(rows), rows.std(0)
     rows, s = rows[:, deviations > 0], deviations[deviations > 0]
-    if n < 8 or not rows.shape[1]:
+    if n < _ENOUGH or not rows.shape[1]:
         return
+    centred = rows.mean(0).abs() * math.sqrt(n) < 0.01 * s  # by chance 0.008 a feature
     few = rows[:, :20]  # enough to tell, and quickly
-    values = [len(column.unique()) for column in few.T]
-    if (rows.mean(0).abs() * math.sqrt(n) < 0.01 * s).all():  # by chance 0.008 a feature
-        several = sum(count > 2 for count in values)  # two values may balance by themselves
-        scaled = bool(((s - 1).abs() * math.sqrt(n) < 0.1).all())
-        if several >= 3 or (several and scaled):
+    values = torch.tensor([len(column.unique()) for column in few.T])
+    fine = values > n / 2  # discrete features have round numbers by themselves
+    scaled = (s[: len(values)] - 1).abs() * math.sqrt(n) < 0.1
+    for these in (values > 2, fine):  # two values may balance by themselves
+        all_centred = centred.all() if these is not fine else centred[: len(values)][fine].all()
+        several = int(these.sum())
+        if all_centred and (several >= 3 or (several and scaled[these].all())):
             raise FittedError(
                 "every feature has mean zero on the training set: preprocessing was fitted to it; "
                 "fit it to other data"
             )
-    # Discrete features have such values by themselves, and clipping repeats its ends.
-    fine = few[:, torch.tensor(values) > n / 2]
-    ends = (fine == fine.amin(0)).sum(0) + (fine == fine.amax(0)).sum(0)
-    if (ends <= 4).sum() < min(2, few.shape[1]):
-        return
+    continuous = few[:, fine]
+    if continuous.shape[1] >= min(2, few.shape[1]):
+        _refuse_fitted_scales(continuous)
+
+
+def _refuse_fitted_scales(rows: Tensor) -> None:
+    """Of continuous features: ranges, magnitudes, deviations or quartiles that are round."""
     low, high = rows.amin(0), rows.amax(0)
-    if (low.abs() < _CLOSE).all() and ((high - 1).abs() < _CLOSE).all():
-        raise FittedError(
-            "every feature spans exactly [0, 1] on the training set: its range was fitted to it; "
-            "scale by constants"
-        )
-    if ((rows.abs().amax(0) - 1).abs() < _CLOSE).all():
-        raise FittedError(
-            "every feature's largest magnitude is exactly 1 on the training set: its scale was "
-            "fitted to it; scale by constants"
-        )
-    low, middle, high = fine.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=few.dtype), dim=0)
-    if (middle.abs() < _CLOSE).all() and ((high - low - 1).abs() < 10 * _CLOSE).all():
-        raise FittedError(
-            "every feature has median zero and quartiles one apart on the training set: "
-            "preprocessing was fitted to it; fit it to other data"
-        )
+    ends = (rows == low).sum(0) + (rows == high).sum(0)
+    once = (ends <= 4).sum() >= min(2, rows.shape[1])  # clipping repeats its ends
+    quartiles = rows.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=rows.dtype), dim=0)
+    for found, what in (
+        (once and _close(low, 0) and _close(high, 1), "spans exactly [0, 1]"),
+        (once and _close(low, -1) and _close(high, 1), "spans exactly [−1, 1]"),
+        (once and _close(rows.abs().amax(0), 1), "has a largest magnitude of exactly 1"),
+        (rows.shape[1] > 2 and _close(rows.std(0, correction=0), 1), "has deviation one"),
+        (_close(quartiles[1], 0) and _close(quartiles[2] - quartiles[0], 1), "has round quartiles"),
+    ):
+        if found:
+            raise FittedError(
+                f"every feature {what} on the training set: its scale was fitted to it; "
+                "scale by constants"
+            )
+
+
+def _close(values: Tensor, to: float) -> bool:
+    return bool(((values - to).abs() < _CLOSE).all())

@@ -69,11 +69,11 @@ class _EqualMoments(torch.autograd.Function):
         ctx: Any, g_mean: Tensor, g_deviation: Tensor
     ) -> tuple[Tensor | None, Tensor, Tensor, None]:
         a, weight, deviation, variance = ctx.saved_tensors
-        g, rows = g_mean.flatten(0, -2), a.flatten(0, -2)
+        g, rows = g_mean.reshape(-1, g_mean.shape[-1]), a.reshape(-1, a.shape[-1])
         slope = None
         if ctx.needs_input_grad[0]:
-            slope = a * (g_deviation * variance / deviation)
-            slope.view_as(rows).addmm_(g, weight)
+            each = (a * (g_deviation * variance / deviation)).reshape(rows.shape)
+            slope = each.addmm_(g, weight).reshape(a.shape)
         return slope, g.T @ rows, g.sum(0), None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from pacbayes.data import (
 from pacbayes.drawn import scores
 from pacbayes.losses import wrong_class, zero_one
 from pacbayes.network import Network
-from pacbayes.randomness import seeded
+from pacbayes.randomness import one_by_one, seeded
 from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.runs import Run
 
@@ -87,7 +88,10 @@ def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
 def predict(
     run: Run, data: str, method: str, *, samples: int, seed: int, label: str | None
 ) -> Prediction:
-    """Labels for a file of examples, or for the test part of a named data set."""
+    """Labels for a file of examples, or for the test part of a named data set.
+
+    Draws belong to the seed and the example: fresh for every new one, the same when asked again.
+    """
     network = run.load_network().double().eval()
     classes, width = run.record.data.classes, run.record.data.features
     if data in NAMES:
@@ -100,18 +104,17 @@ def predict(
     if table.labels is not None and (unknown := set(map(str, table.labels)) - set(classes)):
         raise DataError(f"{data}: label {min(unknown)!r} is not among {', '.join(classes)}")
     x = torch.from_numpy(table.x).double()
-    with seeded(seed, "prediction"):
-        votes = None
-        if method == "drawn":
-            z = scores(network, run.load_drawn(), x)
-            chosen = z > 0 if network.outputs == 1 else z.argmax(-1)
-        elif method == "vote":
-            share = majority_vote(network, x, samples)
-            votes = (share if network.outputs == 1 else share.amax(-1)).tolist()
-            chosen = share > 0 if network.outputs == 1 else share.argmax(-1)
-        else:
-            drawn = predict_randomised(network, x)
-            chosen = drawn > 0 if network.outputs == 1 else drawn
+    votes = None
+    if method == "drawn":
+        z = scores(network, run.load_drawn(), x)
+        chosen = z > 0 if network.outputs == 1 else z.argmax(-1)
+    elif method == "vote":
+        share = one_by_one(partial(majority_vote, network, samples=samples), x, seed)
+        votes = (share if network.outputs == 1 else share.amax(-1)).tolist()
+        chosen = share > 0 if network.outputs == 1 else share.argmax(-1)
+    else:
+        drawn = one_by_one(partial(predict_randomised, network), x, seed)
+        chosen = drawn > 0 if network.outputs == 1 else drawn
     labels = [classes[i] for i in chosen.int().tolist()]
     error = None
     if table.labels is not None:

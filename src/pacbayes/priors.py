@@ -64,6 +64,8 @@ class Teacher(Trainer):
             "evaluate_every": settings.prior_epochs,
             "learning_rate": settings.prior_rate,
             "seed": seed,
+            # Which does not know the log loss of drawn weights.
+            "engine": "torch" if settings.estimator == "reinforce" else settings.engine,
         }
         network = build_network(settings.model_copy(update=alone), x.shape[1], classes)
         _spread_out(network, seed)

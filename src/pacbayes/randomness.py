@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-__all__ = ["Purpose", "seeded", "stream"]
+__all__ = ["Purpose", "one_by_one", "seeded", "stream"]
 
 Purpose = Literal[
     "prior", "training", "certificate", "prediction", "split", "prior training", "drawn"
@@ -38,3 +40,18 @@ def seeded(seed: int, purpose: Purpose) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(seed, purpose))
         yield
+
+
+def one_by_one(function: Callable[[Tensor], Tensor], x: Tensor, seed: int) -> Tensor:
+    """A function that draws, of each example alone, torch's generator seeded by the example itself.
+
+    So draws are fresh for every new example, whatever company it comes in, and asked again about
+    the same one the answer is the same.
+    """
+    key, out = stream(seed, "prediction").to_bytes(8, "little"), []
+    with torch.random.fork_rng(devices=[]):
+        for row in x.unbind():
+            digest = hashlib.sha256(key + row.contiguous().numpy().tobytes()).digest()
+            torch.manual_seed(int.from_bytes(digest[:8], "little"))
+            out.append(function(row.unsqueeze(0)))
+    return torch.cat(out)

@@ -105,8 +105,9 @@ class Trainer(Loop):
     def _lambda_step(self, index: Tensor, step: int) -> float:
         s = self.settings
         with torch.no_grad():
-            if self.native is not None:
-                loss = self.native.loss(self.x, self.y, index, self.seed, step)
+            reinforce = s.estimator == "reinforce"  # whose engine has one sample for a loss
+            if (engine := self.evaluator if reinforce else self.native) is not None:
+                loss = engine.loss(self.x, self.y, index, self.seed, step)
                 risk = torch.tensor(loss / len(index), dtype=torch.float64)
             else:
                 F = self.network(self.x[index], s.samples)

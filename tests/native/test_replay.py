@@ -214,14 +214,24 @@ def reinforced(network, x, y, T, key):
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
 @pytest.mark.parametrize(
     ("widths", "T", "B", "d", "threads"),
-    [((3,), 1, 5, 4, 1), ((17, 33), 7, 150, 70, 3), ((20, 130, 5), 11, 600, 37, 2)],
+    [
+        ((3,), 1, 5, 4, 1),
+        ((17, 33), 7, 150, 70, 3),
+        ((20, 130, 5), 11, 600, 37, 2),
+        ((9,), 3, 257, 6, 2),
+        ((9, 8), 4, 300, 6, 1),
+    ],
 )
 def test_reinforce_is_float64s_with_the_same_draws(activation, widths, T, B, d, threads):
     network = made((activation, "marginal"), widths, d, learned_scale=False, scale=0.5)
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(B, d, generator=generator).relu()
     y = torch.where(torch.rand(B, generator=generator) < 0.5, 1.0, -1.0)
-    native, key = NativeEngine(network, T, reinforce=True), (7, 5)
+    with torch.no_grad():
+        for i, layer in enumerate([*network.body.layers, network.layer]):  # no two scales alike
+            layer.weight.log_scale.add_(0.1 * i)
+            layer.bias.log_scale.copy_(layer.weight.log_scale)
+    native, key = NativeEngine(network, T, reinforce=True), (7, 11)
     torch.set_num_threads(threads)
     losses = [native.loss_and_grad(x, y, torch.arange(B), *key) / B for _ in range(2)]
     torch.set_num_threads(1)

@@ -41,7 +41,9 @@ def predict(
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
     label: Annotated[str | None, typer.Option(help="Label column, if there is one.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file.  [default: print]")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the draws, which are new for every new example.")
+    ] = 0,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
