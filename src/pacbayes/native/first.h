@@ -4,8 +4,8 @@
 
 #include "engine.h"
 
-#define RANGE 64   /* inputs whose weights stay in cache while a chunk's examples pass */
-#define SEGMENT 64 /* examples whose part of the gradient stays in cache while pixels pass */
+#define RANGE 96   /* inputs whose weights stay in cache while a chunk's examples pass */
+#define SEGMENT 96 /* examples whose part of the gradient stays in cache while pixels pass */
 
 /* Write k + the positions of the bits of m; returns how many. Room for LANES is used. */
 static inline int pack(uint32_t m, int k, int *out) {
@@ -32,8 +32,10 @@ static void find_entries(engine *e, group *p, const float *x, const int64_t *ind
     const layer *y = &e->layers[0];
     for (int i = 0; i < inputs; i++) {
         const float *row = x + index[i] * y->in;
+        const float *next = i + 1 < inputs ? x + index[i + 1] * y->in : row;
         int *at = p->at + (size_t)i * (y->ip + LANES), found = 0;
         for (int k = 0; k < y->in; k += LANES) {
+            __builtin_prefetch(next + k); /* rows lie anywhere */
             uint32_t mask = nonzero(entries(row, k, y->in));
             if (e->masks) e->masks[(size_t)(k / LANES) * e->room + start + i] = mask;
             found += pack(mask, k, at + found);
