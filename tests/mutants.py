@@ -1,4 +1,4 @@
-"""The mutation gate: defects sown into bounds, ledger, certificate and verify, all to be caught.
+"""The mutation gate: defects sown into bounds, certificates and their like, all to be caught.
 
 Each is one edit of one file, made in a copy of the package; the tests named with it must then fail.
 `make mutants` runs them all, some five minutes, and exits with 1 if any survives.
@@ -18,6 +18,8 @@ CERTIFICATE = "tests/test_certificate.py tests/test_risk.py"
 VERIFY = "tests/test_verify.py"
 QUADRATURE = "tests/test_quadrature.py"
 DRAWN = "tests/test_drawn.py"
+ESTIMATOR = "tests/test_estimator.py -k not(scikit_learn_has)"
+EXAMPLES = "tests/test_examples.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -96,7 +98,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificate.py", "range(1, priors)", "range(1, 1)", "tests/test_priors.py"),
     ("certificate.py", "    network.look()\n", "", CERTIFICATE),
     ("certificate.py", '(2 if bound == "tandem" else 1)', "1", CERTIFICATE),
-    ("drawn.py", "checked_copy(network, x, y, repeats=repeats)", "network.double().eval()", DRAWN),
+    (
+        "drawn.py",
+        "checked_copy(network, x, y, repeats=repeats, sample=sample)",
+        "network.double().eval()",
+        DRAWN,
+    ),
     ("certificate.py", 'gibbs.of_pairs() if bound == "tandem"', "gibbs if True", CERTIFICATE),
     (
         "examples.py",
@@ -167,6 +174,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify.py", "and c.risk == c.risk_upper", "", VERIFY),
     ("verify.py", "wrong = wrong & _wrong", "wrong = 0 * _wrong", VERIFY),
     ("priors.py", "np.sort(order[count:])", "np.sort(order)", "tests/test_priors.py"),
+    ("estimator.py", "_fitted_preprocessing(X[own])", "_fitted_preprocessing(X)", ESTIMATOR),
+    ("estimator.py", "x[bound], labels[bound], as_they_came", "x, labels, as_they_came", ESTIMATOR),
+    ("estimator.py", '"delta": self.delta, "priors"', '"delta": 0.5, "priors"', ESTIMATOR),
+    ("estimator.py", '"priors": self.priors, ', "", ESTIMATOR),
+    ("estimator.py", "samples=self.votes_, **own", "samples=100, **own", ESTIMATOR),
+    ("estimator.py", "samples=self.votes_)", "samples=100)", ESTIMATOR),
+    ("estimator.py", "one_by_one(draw, x, self._seed)", "draw(x)", ESTIMATOR),
+    ("estimator.py", "self._refuse_batch_effects(X, x)", "pass", ESTIMATOR),
+    ("estimator.py", "network.state_dict() | trainer.best", "network.state_dict()", ESTIMATOR),
+    ("estimator.py", '"first-order" if', '"small-kl" if', ESTIMATOR),
+    ("estimator.py", 'own["sample"] = sample', "pass", ESTIMATOR),
+    ("estimator.py", "as_they_came = torch.tensor(X)", "as_they_came = x", ESTIMATOR),
+    ("randomness.py", "key + row", "row", "tests/test_randomness.py"),
+    ("randomness.py", "digest[:8]", "key", "tests/test_randomness.py"),
+    ("examples.py", "for these in (values > 2, fine)", "for these in (values > 2,)", EXAMPLES),
+    ("examples.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
+    ("examples.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
+    ("examples.py", "fine = values > n / 2", "fine = values > 0", EXAMPLES),
 ]
 
 

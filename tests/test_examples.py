@@ -52,6 +52,8 @@ def test_categories_beside_them_hide_nothing():
     for scaler in SCALERS:
         with pytest.raises(FittedError):
             check(np.column_stack([scaler.fit_transform(x[:, :6]), np.eye(2)[y]]))
+    with pytest.raises(FittedError, match="mean zero"):
+        check(np.column_stack([x[:, :6] - x[:, :6].mean(0), np.eye(2)[y]]))
 
 
 def test_natural_ranges_and_signs_are_taken():
