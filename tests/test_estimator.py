@@ -53,6 +53,16 @@ def models(cancer):
     return {p: PACBayesClassifier(predictor=p, random_state=0).fit(*cancer) for p in PREDICTORS}
 
 
+def interrupted_in(epoch, steps=Trainer.steps):
+    def stepping(self):
+        for progress in steps(self):
+            yield progress
+            if self.epoch == epoch and progress.batch == progress.batches:
+                raise KeyboardInterrupt
+
+    return stepping
+
+
 def bound_part(model, x):
     return split(len(x), model.prior_fraction, model._seed)[1]
 
@@ -138,12 +148,12 @@ def test_every_parameter_of_the_certificate_is_used(cancer):
         assert c.samples == (0 if predictor == "drawn" else 7)
 
 
-def test_the_network_is_that_of_the_best_epoch(cancer):
-    x, y = cancer
-    hasty = PACBayesClassifier(prior_fraction=0, learning_rate=1.0, epochs=40, random_state=0)
-    model = hasty.fit(x / 100, y)
+def test_the_network_is_that_of_the_best_epoch(cancer, monkeypatch):
+    monkeypatch.setattr(Trainer, "steps", interrupted_in(20))  # at a rate that is much too high
+    hasty = PACBayesClassifier(prior_fraction=0, learning_rate=3.0, epochs=40, random_state=0)
+    model = hasty.fit(cancer[0] / 100, cancer[1])
     best = min(model.history_, key=lambda e: e.guide)
-    assert best.epoch < model.n_iter_  # else the last would do
+    assert best.epoch < model.n_iter_ == 20  # else the last would do
     assert kl(model.network_).item() == pytest.approx(best.kl, rel=1e-6)
 
 
@@ -294,15 +304,7 @@ def test_a_seed_makes_everything_the_same(models, cancer):
 
 
 def test_ctrl_c_keeps_the_best_so_far(cancer, monkeypatch, capsys):
-    steps = Trainer.steps
-
-    def interrupted(self):
-        for progress in steps(self):
-            yield progress
-            if self.epoch == 7 and progress.batch == progress.batches:
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trainer, "steps", interrupted)
+    monkeypatch.setattr(Trainer, "steps", interrupted_in(7))
     model = PACBayesClassifier(random_state=0).fit(*cancer)
     assert model.n_iter_ == 7
     assert model.history_[-1].epoch == 5
