@@ -27,6 +27,7 @@ extensions = [
 ]
 exclude_patterns = ["**/.ipynb_checkpoints"]
 
+highlight_language = "none"  # blocks without a language are for a shell
 html_theme = "furo"
 html_title = "pacbayes"
 html_show_copyright = False
