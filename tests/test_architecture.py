@@ -21,6 +21,7 @@ ROOMS = [  # each may import from earlier lines only
         "randomness",
         "augmentation",
         "examples",
+        "preprocessing",
         "schedules",
     },
     {"gaussian", "settings", "ledger", "calculator", "verify"},

@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy.special import erf, expit, ndtr
 
-from pacbayes import Settings, cli, predict_randomised, runs
+from pacbayes import Settings, predict_randomised, runs
 from pacbayes.bodies import Deterministic, Sampled
 from pacbayes.checkpoint import DamagedFileError, load_json, save_json
 from pacbayes.choices import VOTE
@@ -314,18 +314,6 @@ def test_bad_requests_are_refused(trained, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"needs onnxruntime: pip install 'pacbayes\[export\]'"):
         export_run(run, tmp_path / "p.onnx", "onnx")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.fixture
-def run_cli(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pacbayes", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 @pytest.mark.parametrize(("format", "method"), [("onnx", "randomised"), ("torch", "vote")])

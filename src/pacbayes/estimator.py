@@ -15,10 +15,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from scipy.optimize import minimize_scalar
-from scipy.sparse import issparse
 from scipy.special import expit, log_softmax, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.preprocessing import StandardScaler
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -29,6 +27,7 @@ from pacbayes.choices import Activation, BoundName, Engine
 from pacbayes.drawn import certify_drawn, draw_network, scores
 from pacbayes.examples import FittedError, NoSampleError
 from pacbayes.network import Network, build_network
+from pacbayes.preprocessing import fitted, refuse_batch_effects, transformed
 from pacbayes.priors import Teacher, as_prior, split
 from pacbayes.randomness import one_by_one, seeded, stream
 from pacbayes.risk import majority_vote, predict_randomised
@@ -154,9 +153,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own, bound = np.zeros(0, np.int64), np.arange(n)
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
-        self.preprocessing_ = self._fitted_preprocessing(X[own])
-        x, labels = self._tensor(X), _labels(index, k)
-        self._refuse_batch_effects(X, x)
+        self.preprocessing_ = fitted(self.preprocessing, X[own])
+        x, labels = transformed(self.preprocessing_, X), _labels(index, k)
+        refuse_batch_effects(self.preprocessing_, X)
         network = self._prior(x[own], labels[own], settings)
         self._train(network, x[bound], labels[bound], settings)
         self.network_ = network.double().eval()
@@ -168,8 +167,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         except NoSampleError as error:
             self.certificate_ = None
-            fitted = isinstance(error, FittedError)
-            advice = "; preprocessing= fits it to the prior's part alone" if fitted else ""
+            advice = "; preprocessing= fits it to the prior's part alone"
+            advice = advice if isinstance(error, FittedError) else ""
             warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
         self.weights_: dict[str, Tensor] = {}
         if self.predictor_ == "drawn":  # the same draw as the certificate's
@@ -240,43 +239,10 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             name = ".".join(map(str, wrong["loc"])) or "settings"
             raise ValueError(f"{name}: {wrong['msg']}, got {wrong['input']!r}") from None
 
-    def _fitted_preprocessing(self, own: Array) -> Any:
-        """Fitted to the prior's part, or, where there is none, needing no fit."""
-        if self.preprocessing is None or (_is_auto(self.preprocessing) and not len(own)):
-            return None
-        transformer = (
-            StandardScaler() if _is_auto(self.preprocessing) else clone(self.preprocessing)
-        )
-        if len(own):
-            return transformer.fit(own)
-        if transformer.__sklearn_tags__().requires_fit:
-            raise ValueError(
-                f"{type(transformer).__name__} must be fitted to the prior's part of the examples, "
-                "but there is none; give prior_fraction, or scale by constants"
-            )
-        return transformer
-
-    def _tensor(self, X: Array) -> Tensor:
-        done: Any = X if self.preprocessing_ is None else self.preprocessing_.transform(X)
-        with np.errstate(over="ignore"):  # becomes infinite, which is refused
-            dense = done.toarray() if issparse(done) else np.asarray(done)
-            x = torch.tensor(dense.astype(np.float32))
-        if not torch.isfinite(x).all():
-            raise ValueError("a feature is too large for float32; scale it by a constant")
-        return x
-
-    def _refuse_batch_effects(self, X: Array, x: Tensor) -> None:
-        """What one example becomes must not depend on the others it is transformed with."""
-        few = range(0, len(X), max(1, len(X) // 5))
-        if any(not torch.allclose(self._tensor(X[i : i + 1])[0], x[i], rtol=1e-4) for i in few):
-            raise ValueError(
-                f"{type(self.preprocessing_).__name__} transforms an example otherwise when it is "
-                "alone; preprocessing must treat each by itself"
-            )
-
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return self._tensor(validate_data(self, X, dtype=np.float64, reset=False)).double()
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return transformed(self.preprocessing_, X).double()
 
     def _prior(self, x: Tensor, y: Tensor, settings: Settings) -> Network:
         k = len(self.classes_)
@@ -318,10 +284,6 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return scores(self.network_, self.weights_, x).numpy()
         vote = partial(majority_vote, self.network_, samples=self.votes_)
         return one_by_one(vote, x, self._seed).numpy()
-
-
-def _is_auto(preprocessing: Any) -> bool:
-    return isinstance(preprocessing, str) and preprocessing == "auto"
 
 
 def _labels(index: Array, k: int) -> Tensor:
