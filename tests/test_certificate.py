@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -265,6 +266,12 @@ def test_a_single_draw_has_no_variance(network, data):
         certify(network, *data, samples=1, monte_carlo="stratified-bernstein")
     with pytest.raises(ValueError, match="monte_carlo must be one of kl-chernoff"):
         certify(network, *data, samples=1, monte_carlo="hope")
+
+
+def test_printed_it_says_whom_it_covers_and_rounds_up(network, data):
+    c = replace(certify(network, *data, samples=2), bound=0.12340001)
+    assert str(c).startswith("at most 12.35 % error with probability 0.95, by small-kl on 400")
+    assert str(c).endswith("fresh weights drawn from Q for every prediction")
 
 
 def test_contributions_add_up_to_the_bound(network, data):
