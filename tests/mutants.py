@@ -193,7 +193,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("estimator.py", "as_they_came = torch.tensor(X)", "as_they_came = x", ESTIMATOR),
     ("randomness.py", "key + row", "row", "tests/test_randomness.py"),
     ("randomness.py", "digest[:8]", "key", "tests/test_randomness.py"),
-    ("examples.py", "for these in (values > 2, fine)", "for these in (values > 2,)", EXAMPLES),
+    ("examples.py", "for these in (together, alone)", "for these in (together,)", EXAMPLES),
     ("examples.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
     ("examples.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
     ("examples.py", "fine = values > n / 2", "fine = values > 0", EXAMPLES),

@@ -90,10 +90,10 @@ def _refuse_fitted(rows: Tensor) -> None:
     values = torch.tensor([len(column.unique()) for column in few.T])
     fine = values > n / 2  # discrete features have round numbers by themselves
     scaled = (s[: len(values)] - 1).abs() * math.sqrt(n) < 0.1
-    for these in (values > 2, fine):  # two values may balance by themselves
-        all_centred = centred.all() if these is not fine else centred[: len(values)][fine].all()
-        several = int(these.sum())
-        if all_centred and (several >= 3 or (several and scaled[these].all())):
+    varied = values > 2  # two values may balance by themselves
+    together, alone = varied & centred.all(), fine & centred[: len(values)][fine].all()
+    for these in (together, alone):
+        if these.sum() >= 3 or (these.any() and scaled[these].all()):
             raise FittedError(
                 "every feature has mean zero on the training set: preprocessing was fitted to it; "
                 "fit it to other data"

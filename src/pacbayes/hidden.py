@@ -120,27 +120,7 @@ class _LogSignProbability(torch.autograd.Function):
 
 def _normal(mean: Tensor, deviation: Tensor, T: int) -> Tensor:
     noise = torch.randn(_sampled_shape(mean, T), dtype=mean.dtype, device=mean.device)
-    z: Tensor = _Perturbed.apply(mean, deviation, noise)
-    return z
-
-
-class _Perturbed(torch.autograd.Function):
-    """mean + deviation·noise, whose slopes are 1 and the noise.
-
-    Written out because the noise's memory can take the product of the slopes, once.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, deviation: Tensor, noise: Tensor) -> Tensor:
-        ctx.save_for_backward(noise)
-        ctx.shapes = mean.shape, deviation.shape
-        return torch.addcmul(mean, deviation, noise)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        (noise,) = ctx.saved_tensors  # torch refuses a second pass, which would find it changed
-        of_mean, of_deviation = ctx.shapes
-        return grad.sum_to_size(of_mean), noise.mul_(grad).sum_to_size(of_deviation), None
+    return torch.addcmul(mean, deviation, noise)
 
 
 def _sampled_shape(u: Tensor, T: int) -> torch.Size:
