@@ -223,7 +223,7 @@ def _ledger(c: _Claim, settings: _Settings) -> Finding:
     ]
     paid = settings.prior_scale in scales and all(others)
     holds = named and paid and spent <= Fraction(c.delta)
-    detail = f"{float(spent):g} of {c.delta:g} in {len(c.ledger)} parts, priors: {len(scales)}"
+    detail = f"{float(spent):g} of {c.delta:g} in {len(c.ledger)} parts, {len(scales)} priors"
     return Finding("δ ledger", holds, detail)
 
 
