@@ -66,3 +66,16 @@ def test_conv_draws_share_weights_across_pixels_only_in_evaluation():
     x = torch.ones(1, 1, 1, 2)  # two equal pixels
     assert layer.eval()(x).flatten().diff().item() == 0
     assert layer.train()(x).flatten().diff().item() != 0
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (3, 5, 4)])
+@pytest.mark.parametrize("learned_scale", [False, True])
+def test_moments_have_the_slopes_of_finite_differences(shape, learned_scale):
+    layer = GaussianLinear(4, 2, scale=0.7, learned_scale=learned_scale).double()
+    a = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = a.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+
+    def moments(a, *_):
+        return layer.moments(a)
+
+    assert torch.autograd.gradcheck(moments, (turned, *layer.parameters()))
