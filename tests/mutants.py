@@ -1,7 +1,7 @@
 """The mutation gate: defects sown into bounds, certificates and their like, all to be caught.
 
 Each is one edit of one file, made in a copy of the package; the tests named with it must then fail.
-`make mutants` runs them all, some five minutes, and exits with 1 if any survives.
+`make mutants` runs them all, some ten minutes, and exits with 1 if any survives.
 """
 
 from __future__ import annotations
