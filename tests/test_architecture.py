@@ -24,7 +24,7 @@ ROOMS = [  # each may import from earlier lines only
         "preprocessing",
         "schedules",
     },
-    {"gaussian", "settings", "ledger", "calculator", "verify"},
+    {"gaussian", "settings", "ledger", "calculator", "verify", "native"},
     {"loop"},
     {"layers"},
     {"hidden"},

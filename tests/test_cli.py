@@ -117,10 +117,10 @@ def test_bench_finds_out_first_whether_it_can_write(run_cli, tmp_path):
 
 
 def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch):
-    from pacbayes import engine
+    from pacbayes.native import library
 
     train = ("train", "--dataset", csv, *SMALL)
-    native = "native engine" if engine.available() else "torch engine (the native engine is not"
+    native = "native engine" if library.available() else "torch engine (the native engine is not"
     assert native in run_cli(*train, "--out", tmp_path / "a")[2]
     err = run_cli(*train, "--engine", "torch", "--out", tmp_path / "b")[2]
     assert "torch engine (asked for)" in err
@@ -129,7 +129,7 @@ def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch)
     per_example = ("--estimator", "reinforce-per-example", "--unit-scale")
     err = run_cli(*train, *per_example, "--out", tmp_path / "e")[2]
     assert "torch engine (the native engine does not draw weights for every example)" in err
-    monkeypatch.setattr(engine, "library", lambda: None)
+    monkeypatch.setattr(library, "library", lambda: None)
     err = run_cli(*train, "--out", tmp_path / "d")[2]
     assert "torch engine (the native engine is not built for this machine)" in err
 

@@ -25,10 +25,11 @@ from pacbayes import (
     hidden,
     kl,
 )
-from pacbayes import engine as module
 from pacbayes.draws import no_baseline
-from pacbayes.engine import NativeEngine, available, library, unsupported
+from pacbayes.engine import NativeEngine, unsupported
 from pacbayes.losses import linear
+from pacbayes.native import library as module
+from pacbayes.native.library import available, library
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -399,7 +400,8 @@ def test_a_forked_child_starts_threads_of_its_own():
 def test_a_lack_of_memory_is_an_error_not_a_crash():
     code = (
         "import resource, torch; from pacbayes import dense_network\n"
-        "from pacbayes.engine import NativeEngine, library; library()\n"
+        "from pacbayes.engine import NativeEngine\n"
+        "from pacbayes.native.library import library; library()\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, used + 2**27))\n"
         "NativeEngine(dense_network(4, (100, 100, 100)), 100_000)\n"

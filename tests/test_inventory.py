@@ -4,7 +4,8 @@ import json
 
 import torch
 
-from pacbayes import __version__, engine, inventory
+from pacbayes import __version__, inventory
+from pacbayes.native import library as engine
 
 
 def test_the_cache_is_looked_into(tmp_path, monkeypatch):

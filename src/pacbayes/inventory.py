@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 import pacbayes
-from pacbayes import engine
 from pacbayes.data.idx import cache_folder
+from pacbayes.native import library as native_library
 
 __all__ = ["Inventory", "take_inventory"]
 
@@ -48,7 +48,7 @@ class Inventory:
 
 def take_inventory() -> Inventory:
     """Look around; nothing is changed."""
-    library = engine.library()
+    library = native_library.library()
     native = None if library is None else Path(library._name).stem.removeprefix("libengine-")
     return Inventory(
         versions={
@@ -72,7 +72,7 @@ def _why_torch() -> str:
     capability = torch.backends.cpu.get_cpu_capability()
     if capability not in ("AVX2", "AVX512"):
         return f"it needs AVX2 or AVX-512, and torch says {capability}"
-    if not list((Path(engine.__file__).parent / "native").glob("libengine-*.so")):
+    if not list(Path(native_library.__file__).parent.glob("libengine-*.so")):
         return "it was not built, for want of a C compiler when pacbayes was installed"
     return "its build is not for this system"
 

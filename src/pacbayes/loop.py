@@ -20,8 +20,9 @@ from pacbayes.randomness import stream
 from pacbayes.schedules import halvings, warm_cosine
 from pacbayes.settings import Settings
 
-__all__ = ["VACUOUS", "Evaluation", "Loop", "Progress", "learned_nothing"]
+__all__ = ["EVALUATIONS", "VACUOUS", "Evaluation", "Loop", "Progress", "learned_nothing"]
 
+EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 VACUOUS = 0.9995  # a bound from here on is 100 % to the paper's digits
 _HOPELESS_EPOCH = 10  # the paper ends runs that have not learned by then
 

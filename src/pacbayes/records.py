@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import pacbayes
 from pacbayes.data import Dataset, load
-from pacbayes.engine import available
+from pacbayes.native.library import available
 from pacbayes.settings import Settings
 
 __all__ = ["DataRecord", "DataSource", "RunRecord", "versions"]

@@ -14,15 +14,13 @@ from pacbayes.draws import Draw, estimate
 from pacbayes.engine import NativeEngine, unsupported
 from pacbayes.examples import check_examples
 from pacbayes.gaussian import kl
-from pacbayes.loop import Evaluation, Loop
+from pacbayes.loop import EVALUATIONS, Evaluation, Loop
 from pacbayes.network import Network
 from pacbayes.objectives import catoni_objective, fix_lambda, small_kl_lambda
 from pacbayes.risk import empirical_risk
 from pacbayes.settings import Settings
 
 __all__ = ["Trainer", "train", "why_torch"]
-
-_EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 
 
 class Trainer(Loop):
@@ -123,7 +121,7 @@ class Trainer(Loop):
     def measured_risk(self) -> float:
         if self.evaluator is not None:
             everything = torch.arange(self.n)
-            step = _EVALUATIONS + self.epoch
+            step = EVALUATIONS + self.epoch
             total = self.evaluator.loss(self.x, self.y, everything, self.seed, step)
             return max(0.0, total / self.n)  # floats of P(label) may sum to a little above one
         return empirical_risk(self.network, self.x, self.y, self.settings.evaluation_samples).mean

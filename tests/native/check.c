@@ -9,11 +9,12 @@ int main(void) {
     int depths[] = {1, 1, 2, 3, 1, 2}, samples[] = {1, 2, 10, 97, 300};
     for (int s = 0; s < 6; s++)
         for (int act = 0; act < 3; act++)
-            for (int est = 0; est <= REINFORCE; est++)
+            for (int est = 0; est <= TREE; est++)
                 for (int learned = 0; learned < 2; learned++)
                     for (int t = act == SIGN ? 1 : 0; t < 5; t++) {
                         int many_classes = s >= 4;
-                        if (est == REINFORCE ? learned || many_classes : est && act != SIGN) continue;
+                        int baseline = est >= REINFORCE, signs = est && est != REINFORCE;
+                        if ((baseline && (learned || many_classes)) || (signs && act != SIGN)) continue;
                         int depth = depths[s], d = shapes[s][0], n = 5;
                         float *parameters[16], *gradients[16], *x = calloc(n * d, 4), y[5];
                         for (int l = 0; l <= depth; l++) {

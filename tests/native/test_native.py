@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pacbayes import engine
-from pacbayes.engine import available, library
+from pacbayes.native import library as module
+from pacbayes.native.library import available, library
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -64,7 +64,7 @@ def test_sanitizers_find_nothing(sanitizers, tmp_path):
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no gcc")
-    source = Path(engine.__file__).parent / "native"
+    source = Path(module.__file__).parent
     program = tmp_path / "check"
     flags = [
         "-g",

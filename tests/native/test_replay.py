@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from pacbayes import dense_network, hidden
-from pacbayes.engine import NativeEngine, available, library
+from pacbayes.baselines import pbgnet
+from pacbayes.engine import NativeEngine
+from pacbayes.losses import linear
+from pacbayes.native.library import available, library
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -239,3 +242,40 @@ def test_reinforce_is_float64s_with_the_same_draws(activation, widths, T, B, d, 
     found = torch.cat([p.grad.flatten() for p in network.parameters()])
     assert losses == pytest.approx([loss] * 2, abs=1e-12)
     torch.testing.assert_close(found.double(), gradient, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("T", [1, 2, 10, 33, 100])
+@pytest.mark.parametrize("widths", [(3,), (17, 5), (20, 33, 4)])
+def test_pbgnets_tree_is_torchs_on_the_same_draws(widths, T, monkeypatch):
+    """Loss and every gradient of one step of PBGNet."""
+    generator, B, key = torch.Generator().manual_seed(T), 5 + 200 // T, (6, T)
+    torch.manual_seed(T)
+    model = pbgnet.PBGNet(40, widths)
+    with torch.no_grad():
+        for p in model.parameters():
+            p += 0.3 * torch.randn(p.shape, generator=generator)
+    x = torch.randn(B, 40, generator=generator)
+    x[torch.rand(B, 40, generator=generator) < 0.6] = 0
+    y = torch.randint(2, (B,), generator=generator) * 2.0 - 1
+    index = torch.randint(B, (B,), generator=generator)
+    native = pbgnet.native_engine(model, T)
+    loss = native.loss_and_grad(x, y, index, *key) / B
+    found = [p.grad for p in (*model.weights, *model.biases)]
+    assert native.loss(x, y, index, *key) / B == pytest.approx(loss, abs=1e-9)
+
+    draws, near = iter(replay(widths, T, B, key, signs=True)), []
+
+    def sample_signs(F, samples):
+        z = next(draws)
+        tail = (0.5 - 0.5 * F.abs()).expand(z.shape)
+        near.append((((z + 0.5) / 2**32 - tail).abs() < tail * 1e-5 + 2.0**-32).any().item())
+        return torch.where((z < torch.floor(tail * 2**32)) ^ (F > 0), 1.0, -1.0).double()
+
+    monkeypatch.setattr(pbgnet, "sample_signs", sample_signs)
+    exact = copy.deepcopy(model).double()
+    truth = linear(exact(x[index].double(), T), y[index]).mean()
+    gradients = torch.autograd.grad(truth, [*exact.weights, *exact.biases])
+    assert not any(near)  # no draw within rounding of its probability
+    assert loss == pytest.approx(truth.item(), abs=3e-6)
+    for ours, theirs in zip(found, gradients, strict=True):
+        assert (ours - theirs).abs().max() < 1e-3 * theirs.abs().max() + 1e-7

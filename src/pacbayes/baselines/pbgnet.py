@@ -18,7 +18,10 @@ from torch import Tensor, nn
 from pacbayes.baselines.fitting import Fitting
 from pacbayes.bounds import catoni_c
 from pacbayes.draws import Draw, estimate
+from pacbayes.loop import EVALUATIONS
 from pacbayes.losses import linear
+from pacbayes.native.library import Activation, Engine, Estimator, available
+from pacbayes.settings import Settings
 
 __all__ = ["PBGFitting", "PBGNet"]
 
@@ -58,9 +61,7 @@ class PBGNet(nn.Module):
         """
         F = self._first(x)
         for i in range(1, len(self.weights)):
-            with torch.no_grad():
-                up = torch.rand(T, *F.shape, dtype=F.dtype, device=F.device) < 0.5 + 0.5 * F
-                s = 2 * up.to(F.dtype) - 1  # (T, B, d)
+            s = sample_signs(F.detach(), T)  # (T, B, d)
             log_prob = torch.log(0.5 + 0.5 * s * F).sum(-1, keepdim=True)  # (T, B, 1)
             F = estimate(Draw(self._above(i, s), log_prob)).mean(0)
         return F.squeeze(-1)
@@ -88,20 +89,64 @@ class PBGNet(nn.Module):
         return total
 
 
+def sample_signs(F: Tensor, T: int) -> Tensor:
+    """T times ±1, P(1) = ½ + ½F."""
+    return 2 * (torch.rand(T, *F.shape, dtype=F.dtype, device=F.device) < 0.5 + 0.5 * F).to(F) - 1
+
+
+def native_engine(model: PBGNet, T: int) -> Engine:
+    """The same forward and backward in C: the gradient of the risk, for float32 on a CPU."""
+    fixed = torch.zeros(())  # ln 1, of every scale
+    layers = zip(model.weights, model.biases, strict=True)
+    parameters = [t for W, b in layers for t in (W, b, fixed, fixed)]
+    widths = [model.weights[0].shape[1], *(len(b) for b in model.biases)]
+    return Engine(widths, Activation.SIGN, Estimator.TREE, T, parameters, learned=False)
+
+
 class PBGFitting(Fitting):
     """Catoni's bound with a learned C, on the linear loss; its double bounds the 0-1 loss."""
 
     model: PBGNet
+
+    def __init__(self, model: PBGNet, x: Tensor, y: Tensor, settings: Settings) -> None:
+        super().__init__(model, x, y, settings)
+        float32 = all(t.dtype == torch.float32 for t in (x, *model.parameters()))
+        native = settings.engine != "torch" and available() and float32
+        self.native = native_engine(model, settings.samples) if native else None
+        self.evaluator = native_engine(model, settings.evaluation_samples) if native else None
 
     def output(self, x: Tensor, T: int) -> Tensor:
         F: Tensor = self.model(x, T)
         return F
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
-        risk = linear(self.output(x, self.settings.samples), y).mean()
+        return self._catoni(linear(self.output(x, self.settings.samples), y).mean())
+
+    def _catoni(self, risk: Tensor) -> Tensor:
         C = self.model.log_C.exp()
         price = (self.divergence() + math.log(2 * math.sqrt(self.n) / self.settings.delta)) / self.n
         return torch.expm1(-C * risk - price) / torch.expm1(-C)
+
+    def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
+        if self.native is None:
+            return super().step(index, number, rate, done)
+        self.optimiser.param_groups[0]["lr"] = rate
+        self.optimiser.zero_grad()
+        total = self.native.loss_and_grad(self.x, self.y, index, self.seed, number)
+        risk = torch.tensor(total / len(index), dtype=torch.float64, requires_grad=True)
+        objective = self._catoni(risk)
+        (slope,) = torch.autograd.grad(objective, risk, retain_graph=True)
+        for p in (*self.model.weights, *self.model.biases):
+            p.grad = slope.to(p) * p.grad  # to which the price of the KL is added
+        objective.backward()
+        self.optimiser.step()
+        return objective.item()
+
+    def measured_risk(self) -> float:
+        if self.evaluator is None:
+            return super().measured_risk()
+        everything, step = torch.arange(self.n), EVALUATIONS + self.epoch
+        return self.evaluator.loss(self.x, self.y, everything, self.seed, step) / self.n
 
     @property
     def lam(self) -> float:

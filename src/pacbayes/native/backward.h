@@ -106,13 +106,13 @@ static void class_head_backward(engine *e, group *p) {
 
 /* Weights of the scores: dL/dF times F less its baseline, the other samples of the input. */
 static void score_weights(engine *e, group *p, int inputs) {
-    int T = e->samples;
+    int T = e->samples, baseline = e->estimator == LEAVE_ONE_OUT || e->estimator == LOCAL_EXPECTATION;
     for (int i = 0; i < inputs; i++) {
         const float *output = p->output + (size_t)i * T;
         float *weight = p->weight + (size_t)i * T, total = 0;
         for (int t = 0; t < T; t++) total += output[t];
         for (int t = 0; t < T; t++)
-            weight[t] *= output[t] - (e->estimator == MARGINAL ? 0 : (total - output[t]) / (T - 1));
+            weight[t] *= output[t] - (baseline ? (total - output[t]) / (T - 1) : 0);
     }
 }
 
@@ -256,7 +256,9 @@ static void first_path(engine *e, group *p, int i, float *d, float *dv) {
 static void backward(engine *e, group *p, int start, int inputs) {
     (outputs(e) > 1 ? class_head_backward : head_backward)(e, p);
     if (scored(e, 0)) score_weights(e, p, inputs);
-    for (int l = e->depth - 1; l > 0; l--) layer_backward(e, p, l);
+    for (int l = e->depth - 1; l > 0; l--)
+        if (e->estimator == TREE) tree_backward(e, p, l, inputs);
+        else layer_backward(e, p, l);
     int op = e->layers[0].op;
     if (!scored(e, 0)) transpose(op, p->rows, p->da, p->rows, p->spare, op);
     for (int i = 0; i < inputs; i++) {

@@ -17,7 +17,7 @@
 #define PAD 16   /* ip and op are in and out rounded up to a multiple of this */
 
 enum activation { RELU, SIGMOID, SIGN };
-enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH, REINFORCE };
+enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH, REINFORCE, TREE };
 
 /* One layer's weights in one step. */
 typedef struct {
@@ -38,6 +38,8 @@ typedef struct {
     float *dev;     /* pathwise above the first layer: (op, rows), or (rows) at unit scales */
     float *u;       /* sign above the first layer: mean/deviation (op, rows) */
     float *slope;   /* the same: the score, or the derivative of the expectation */
+    float *value;   /* of a tree above the first layer: erf(u/√2), (op, rows) */
+    float *score;   /* the same: a/2P(a) of what was drawn, (op, rows) */
     uint16_t *rows; /* sign: bits of the rows of a block, (blocks, op) */
     vi *index;      /* sign: bits of BITS units, (groups, blocks) */
 } trace;

@@ -99,7 +99,7 @@ static void first_moments(engine *e, group *p, const float *x, const int64_t *in
                 vf v = entries(row, k, y->in);
                 square += v * v;
             }
-        vf unit = all(y->unit * (sum(square) + 1.0f));
+        vf unit = most(all(y->unit * sum(square) + y->sb[0]), all(1e-24f));
         for (int o = 0; o < y->op; o += LANES) {
             vf variance = e->learned ? load(dev + o) : unit;
             store(dev + o, variance * inverse_root(variance));

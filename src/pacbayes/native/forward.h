@@ -3,7 +3,7 @@
 #define PACBAYES_FORWARD_H
 
 #include "classes.h"
-#include "first.h"
+#include "tree.h"
 
 static inline vf activated(int activation, vf z) {
     return activation == RELU ? most(all(0.0f), z) : inverse(1.0f + exponential(-z));
@@ -255,7 +255,9 @@ static void forward(engine *e, group *p, const float *x, const int64_t *index, i
     if (e->activation == SIGN) {
         first_signs(e, p, inputs, random);
         turn_bits(e, p);
-        for (int l = 1; l < e->depth; l++) sign_layer(e, p, l, random);
+        for (int l = 1; l < e->depth; l++)
+            if (e->estimator == TREE) tree_layer(e, p, l, inputs, random);
+            else sign_layer(e, p, l, random);
     } else {
         first_pathwise(e, p, inputs, random);
         for (int l = 1; l < e->depth; l++) pathwise_layer(e, p, l, random);

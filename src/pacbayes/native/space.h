@@ -51,6 +51,7 @@ static void allocate_trace(engine *e, trace *h, int l, size_t rows) {
         if (l == 0) return;
         h->slope = floats(e, block);
         if (spreads(e)) h->u = floats(e, block);
+        if (e->estimator == TREE) h->value = floats(e, block), h->score = floats(e, block);
         return;
     }
     h->a = floats(e, block), h->at = floats(e, block), h->noise = floats(e, block + 2 * LANES);

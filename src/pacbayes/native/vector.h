@@ -26,9 +26,13 @@ static inline void store(float *p, vf x) { *(vf_anywhere *)p = x; }
 /* The first n ≤ LANES floats; the other lanes are zero, and left alone when stored. */
 static inline vf some(const float *p, size_t n) {
     if (n >= LANES) return load(p);
+#ifdef __AVX512F__
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
     vf x = {0};
     memcpy(&x, p, n * sizeof(float));
     return x;
+#endif
 }
 static inline void store_some(float *p, size_t n, vf x) {
     if (n >= LANES) store(p, x);

@@ -64,7 +64,8 @@ static void take_parameters(engine *e, const float *const *parameters) {
         y->log_b = parameters[3];
         y->unit = expf(2 * y->log_w[0]);
         for (int o = 0; o < y->op; o++) /* a padding unit must not divide by zero */
-            y->sb[o] = o >= y->out ? 1.0f : e->learned ? expf(2 * y->log_b[o]) : y->unit;
+            y->sb[o] = o >= y->out ? 1.0f : e->learned ? expf(2 * y->log_b[o])
+                     : e->estimator == TREE ? 0.0f : y->unit; /* PBGNet leaves biases out */
     }
 }
 

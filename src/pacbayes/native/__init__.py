@@ -1,0 +1,1 @@
+"""The engine in C, and what calls it from Python."""
