@@ -411,3 +411,17 @@ def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_
     assert json.loads(out)["done"] == 1
     code, out, _ = run_cli("reproduce", "slurm", *asked)
     assert out.startswith("#!/bin/bash")
+
+
+def test_reproduce_shows_the_search_without_the_repeats(run_cli, tmp_path):
+    asked = ("--columns", "mlp,fast-relu", "--dataset", "digits", "--epochs", "1")
+    asked += ("--out", tmp_path / "store")
+    code, out, err = run_cli("reproduce", "grid", *asked)
+    assert (code, len(out.splitlines())) == (0, 1 + 3)
+    assert sum("best" in line for line in out.splitlines()) == 1
+    assert "3 runs made" in err
+    code, out, _ = run_cli("reproduce", "grid", *asked, "--json")
+    assert [point["learning_rate"] for point in json.loads(out)] == [0.1, 0.01, 0.001]
+    code, _, err = run_cli("reproduce", "grid", *asked, "--columns", "fast-relu")
+    assert code == 2
+    assert "have no grid" in err

@@ -7,10 +7,10 @@ import math
 import pytest
 
 from pacbayes import paper
-from pacbayes.experiments.columns import chosen
+from pacbayes.experiments.columns import chosen, grid
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, lines, render, table1, table2
+from pacbayes.experiments.tables import Line, grid_table, lines, render, table1, table2
 
 
 def summary(**changes):
@@ -92,3 +92,24 @@ def test_repeats_that_never_learned_are_counted_apart(tmp_path):
     (line,) = lines(sweep, store)
     assert (len(line.summaries), line.hopeless) == (1, 1)
     assert table1([line])[1][1] == "1 (+1 hopeless)"
+
+
+def test_the_grid_has_every_point_the_best_and_the_papers(tmp_path):
+    store, sweep = Store(tmp_path), Sweep(["mlp", "pbg"], search="paper")
+    for c in grid("mlp", "binary-mnist", None):
+        with store.lease(c):
+            loss = {0.1: 0.5, 0.01: 0.02, 0.001: 0.03}[c.learning_rate]
+            store.finish(c, summary(train_linear=loss, learned=loss < 0.45))
+    first, *points = next(grid("pbg", "binary-mnist", None)), *grid("pbg", "binary-mnist", None)
+    with store.lease(first):
+        store.fail(first, "FloatingPointError: training diverged in epoch 5")
+    rows = grid_table(sweep, store)
+    assert [row[:5] + row[-1:] for row in rows[1:4]] == [
+        ["mlp", "0.1", "–", "3", "50.00", "ended early"],
+        ["mlp", "0.01", "–", "3", "2.00", "best"],
+        ["mlp", "0.001", "–", "3", "3.00", "the paper's"],
+    ]
+    assert len(rows) == 1 + 3 + len(points)
+    assert rows[4][-1] == "FloatingPointError: training diverged in epoch 5"
+    assert rows[5] == ["pbg", "0.1", "1", "2", *"––––", "not run"]
+    assert len({len(row) for row in rows}) == 1

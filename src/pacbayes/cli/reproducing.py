@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-What = Literal["table1", "table2", "figures", "status", "slurm"]
+What = Literal["table1", "table2", "grid", "figures", "status", "slurm"]
 
 
 def reproduce(
@@ -33,7 +34,8 @@ def reproduce(
         What,
         typer.Argument(
             metavar="WHAT",
-            help="table1, table2, figures, status (how far it is) or slurm (a script).",
+            help="table1, table2, grid (the search), figures, status (how far it is), "
+            "slurm (a script).",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Store of runs; what is in it is not made again.")],
@@ -80,7 +82,7 @@ def reproduce(
     pacbayes reproduce status --out runs/paper
     """
     from pacbayes.data import NAMES
-    from pacbayes.experiments.columns import COLUMNS
+    from pacbayes.experiments.columns import COLUMNS, OURS
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
@@ -94,6 +96,10 @@ def reproduce(
         raise ValueError(f"no data set {dataset!r} of two classes{hint}")
     if (executor == "dask") != bool(scheduler):
         raise ValueError("--executor dask and --scheduler ADDRESS go together")
+    if what == "grid":
+        names, grid = tuple(name for name in names if name not in OURS), "paper"
+        if not names:
+            raise ValueError(f"the columns {', '.join(OURS)} have no grid; give another")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
     if what == "status":
         _status(sweep, store, as_json=as_json)
@@ -106,7 +112,7 @@ def reproduce(
 
     started, before = time.monotonic(), _count(sweep, store)
     say = (lambda text: None) if quiet else console.remark
-    missing = 0 if as_is else _make(sweep, store, scheduler, workers, say)
+    missing = 0 if as_is else _make(what, sweep, store, scheduler, workers, say)
     if what == "figures":
         from pacbayes.experiments.figures import draw_figures
 
@@ -133,19 +139,24 @@ def _count(sweep: Sweep, store: Store) -> int:
 
 
 def _make(
+    what: What,
     sweep: Sweep,
     store: Store,
     scheduler: str | None,
     workers: int | None,
     say: Callable[[str], None],
 ) -> int:
-    """The grid, then the repeats of its winners; returns how many runs there are not."""
+    """The grid, then where more is asked for the repeats of its winners; returns how many runs
+    there are not.
+    """
     from pacbayes.experiments.executors import dask_runs, local_runs
 
     def executor(work: Sequence[Configuration]) -> Iterator[tuple[Configuration, str]]:
         return dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
 
     missing = _make_all(sweep.searched(), store, executor, say)
+    if what == "grid":
+        return missing
     missing += _make_all(sweep.repeated(store), store, executor, say)
     return missing + sum(sweep.winner(column, store) is None for column in sweep.columns)
 
@@ -173,11 +184,17 @@ def _make_all(
 def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
     from pacbayes.experiments import tables
 
+    if as_json and what == "grid":
+        print(json.dumps([asdict(c) | (store.summary(c) or {}) for c in sweep.searched()]))
+        return
     found = tables.lines(sweep, store)
     if as_json:
         print(json.dumps({line.column: list(line.summaries) for line in found}))
         return
-    rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
+    if what == "grid":
+        rows = tables.grid_table(sweep, store)
+    else:
+        rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
     print(tables.render(rows, style), end="")  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +99,9 @@ def _votes(found: Sequence[Line]) -> Figure | None:
 
 
 def _samples(sweep: Sweep, store: Store) -> Figure | None:
-    """The best bound of the grid against T, where the grid was searched."""
+    """The best bound of the grid against T, of what there is of the grid."""
     best: dict[str, dict[int, float]] = {}
-    for c in sweep.searched():
+    for c in replace(sweep, search="paper").searched():
         summary = store.summary(c)
         if summary is not None and summary["bound"] is not None:
             values = best.setdefault(c.column, {})

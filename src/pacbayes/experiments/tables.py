@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pacbayes import paper
+from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 
-__all__ = ["Format", "Line", "lines", "render", "table1", "table2"]
+__all__ = ["Format", "Line", "grid_table", "lines", "render", "table1", "table2"]
 
 Format = Literal["terminal", "markdown", "csv", "latex"]
 _ROWS = ("train_linear", "test_zero_one", "bound")
@@ -104,6 +105,30 @@ def table2(found: Sequence[Line], sweep: Sweep, store: Store) -> list[list[str]]
                 str(sum(s["attempts"] - 1 for s in line.summaries)),
             ]
         )
+    return rows
+
+
+def grid_table(sweep: Sweep, store: Store) -> list[list[str]]:
+    """Every point of the search that was run; which is best, and which the paper chose."""
+    rows = [["column", "rate", "T", "layers", "train linear", "test 0-1", "bound 0-1", "KL", ""]]
+    for column in sweep.columns:
+        winner = sweep.winner(column, store)
+        theirs = chosen(column, sweep.dataset, sweep.epochs)
+        for c in (c for c in sweep.searched() if c.column == column):
+            summary = store.summary(c)
+            row = [column, f"{c.learning_rate:g}", "–" if column == "mlp" else str(c.samples)]
+            row.append(str(c.depth))
+            if summary is None:
+                rows.append([*row, *"––––", store.failure(c) or "not run"])
+                continue
+            row += [_percent(summary[name]) for name in _ROWS]
+            row.append("–" if summary["kl"] is None else f"{summary['kl']:.0f}")
+            remarks = {
+                "best": c == winner,
+                "the paper's": c == theirs,
+                "ended early": not summary["learned"],
+            }
+            rows.append([*row, ", ".join(text for text, holds in remarks.items() if holds)])
     return rows
 
 
