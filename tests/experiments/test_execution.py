@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
-from pacbayes import certify, kl, small_kl
+from pacbayes import certify, kl, paper, small_kl
+from pacbayes.bounds import catoni_c
+from pacbayes.data import load
 from pacbayes.experiments import execution
 from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
@@ -20,7 +23,7 @@ def test_every_column_runs(column, tmp_path):
     assert 0 <= summary["train_linear"] <= 0.6
     assert 0 <= summary["test_zero_one"] <= 0.7
     assert (summary["bound"] is None) == (column == "mlp")
-    ours = column not in ("mlp", "pbg")
+    ours = column not in ("mlp", "pbg", "pbg-full")
     assert (summary["certificate"] is not None) == ours
     assert (summary["vote_zero_one"] is not None) == ours
     assert summary["epoch"] in (1, 2)
@@ -108,3 +111,25 @@ def test_a_damaged_checkpoint_means_beginning_again(tmp_path):
     assert run(configuration, store) == "done"
     first, second = (s.summary(configuration) for s in (whole, store))
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
+
+
+def test_pbg_has_the_split_of_its_published_code_and_pbg_full_that_of_the_others():
+    """A quarter of all images to test on, others in every repeat; none twice."""
+    one, two = (replace(chosen("pbg", "digits", 1), repeat=r) for r in (1, 2))
+    (x, y), (x_test, y_test) = execution._examples(one)
+    assert (len(x), len(y), len(x_test), len(y_test)) == (1347, 1347, 450, 450)
+    data = load("digits")
+    everything = torch.cat([data.tensors("train")[0], data.tensors("test")[0]])
+    rows = torch.cat([x, x_test])
+    assert torch.equal(rows.sum(1).sort().values, everything.sum(1).sort().values)
+    assert torch.equal(execution._examples(one)[0][0], x)
+    assert not torch.equal(execution._examples(two)[0][0], x)
+    full = execution._examples(chosen("pbg-full", "digits", 1))
+    assert torch.equal(full[0][0], data.tensors("train")[0])
+
+
+def test_the_papers_pbg_bound_is_that_of_its_loss_and_kl_at_three_quarters_of_all_images():
+    printed = paper.COLUMNS["pbg"]
+    at = {n: 2 * catoni_c(printed.train_linear, printed.kl, n, 0.05) for n in (52_500, 60_000)}
+    assert round(100 * at[52_500], 1) == 40.8 == 100 * printed.bound
+    assert round(100 * at[60_000], 1) == 39.0

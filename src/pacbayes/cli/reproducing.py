@@ -82,7 +82,7 @@ def reproduce(
     pacbayes reproduce status --out runs/paper
     """
     from pacbayes.data import NAMES
-    from pacbayes.experiments.columns import COLUMNS, OURS
+    from pacbayes.experiments.columns import ADDED, COLUMNS
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
@@ -97,9 +97,9 @@ def reproduce(
     if (executor == "dask") != bool(scheduler):
         raise ValueError("--executor dask and --scheduler ADDRESS go together")
     if what == "grid":
-        names, grid = tuple(name for name in names if name not in OURS), "paper"
+        names, grid = tuple(name for name in names if name not in ADDED), "paper"
         if not names:
-            raise ValueError(f"the columns {', '.join(OURS)} have no grid; give another")
+            raise ValueError(f"the columns {', '.join(ADDED)} have no grid; give another")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
     if what == "status":
         _status(sweep, store, as_json=as_json)

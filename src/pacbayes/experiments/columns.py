@@ -12,11 +12,14 @@ from typing import Any
 from pacbayes import paper
 from pacbayes.settings import Settings
 
-__all__ = ["COLUMNS", "OURS", "PAPER", "Configuration", "chosen", "grid"]
+__all__ = ["ADDED", "COLUMNS", "PAPER", "Configuration", "chosen", "grid"]
 
 PAPER = tuple(paper.COLUMNS)  # the ten of the main table, in its order
-OURS = ("fast-sign", "fast-sigmoid", "fast-relu")  # this library's own best
-COLUMNS = (*PAPER, *OURS)
+ADDED = (
+    "pbg-full",  # pbg on the data of the other columns
+    *("fast-sign", "fast-sigmoid", "fast-relu"),  # this library's own best
+)
+COLUMNS = (*PAPER, *ADDED)
 _WIDTH = 100
 _EPOCHS = {"mlp": 100}  # of the others 200
 
@@ -65,7 +68,7 @@ class Configuration:
         if self.column == "mlp":
             own |= {"evaluate_every": 1, "epochs": self.epochs or _EPOCHS["mlp"]}
             return Settings.of("paper", "relu", **own)
-        if self.column == "pbg":
+        if self.column in ("pbg", "pbg-full"):
             return Settings.of("paper", "sign", **own)
         if kind == "reinforce":
             return Settings.of("paper", unit, estimator="reinforce", **own)  # type: ignore[arg-type]
@@ -73,14 +76,16 @@ class Configuration:
 
 
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
-    """The hyper-parameters of the paper's second table; our columns have none to choose."""
-    p = paper.COLUMNS.get(column, paper.COLUMNS["fix-lambda-relu"])
+    """The hyper-parameters of the paper's second table; our own recipe has none to choose."""
+    p = paper.COLUMNS[
+        column if column in PAPER else "pbg" if "pbg" in column else "fix-lambda-relu"
+    ]
     return Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth)
 
 
 def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuration]:
     """The paper's search: rates × T, for pbg × depths, for mlp rates alone."""
-    if column in OURS:
+    if column in ADDED:
         return
     samples = (1,) if column == "mlp" else paper.SAMPLES
     depths = (1, 2, 3) if column == "pbg" else (3,)

@@ -86,8 +86,7 @@ def run(configuration: Configuration, store: Store) -> Literal["done", "failed",
 
 
 def _summarised(configuration: Configuration, place: Path) -> Summary:
-    data = load(configuration.dataset)
-    (x, y), test = data.tensors("train"), data.tensors("test")
+    (x, y), test = _examples(configuration)
     current, attempts = configuration, _ATTEMPTS if configuration.repeat else 1
     loop = _trained(current, place, x, y)
     while loop.hopeless and current.attempt + 1 < attempts:  # the grid keeps its failures
@@ -99,12 +98,29 @@ def _summarised(configuration: Configuration, place: Path) -> Summary:
     return _summary(loop, best, test, current)
 
 
+def _examples(configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """To train on, and to test on.
+
+    PBGNet's published code pools the two and keeps a quarter for testing; the paper's pbg was made
+    with it: its printed bound is that of its printed loss and KL at n = 52 500 only.
+    """
+    data = load(configuration.dataset)
+    train, test = data.tensors("train"), data.tensors("test")
+    if configuration.column != "pbg":
+        return train, test
+    x, y = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
+    with seeded(configuration.repeat, "split"):
+        order = torch.randperm(len(x))
+    ours, theirs = order[: 3 * len(x) // 4], order[3 * len(x) // 4 :]
+    return (x[ours], y[ours]), (x[theirs], y[theirs])
+
+
 def _loop(configuration: Configuration, x: Tensor, y: Tensor) -> Loop:
     settings, inputs = configuration.settings(), x.shape[1]
     with seeded(settings.seed, "prior"):
         if configuration.column == "mlp":
             return MLPFitting(MLP(inputs, settings.widths), x, y, settings)
-        if configuration.column == "pbg":
+        if configuration.column in ("pbg", "pbg-full"):
             return PBGFitting(PBGNet(inputs, settings.widths), x, y, settings)
     return Trainer(build_network(settings, inputs), x, y, settings)
 

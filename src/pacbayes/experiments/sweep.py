@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pacbayes.experiments.columns import OURS, Configuration, chosen, grid
+from pacbayes.experiments.columns import ADDED, Configuration, chosen, grid
 from pacbayes.experiments.store import Store
 from pacbayes.loop import VACUOUS
 
@@ -36,7 +36,7 @@ class Sweep:
 
         By bound where one is not vacuous, else by training loss, among the runs that learned.
         """
-        if self.search == "chosen" or column in OURS:
+        if self.search == "chosen" or column in ADDED:
             return chosen(column, self.dataset, self.epochs)
         points = list(grid(column, self.dataset, self.epochs))
         missing = [c for c in points if store.state(c) != "done"]
