@@ -65,3 +65,20 @@ def test_there_is_no_winner_before_the_grid_is_done(tmp_path):
     with store.lease(points[-1]):
         store.fail(points[-1], "FloatingPointError: training diverged in epoch 1")
     assert sweep.winner("mlp", store).learning_rate == 0.01  # of those that did not fail
+
+
+def test_a_repeat_that_never_learned_is_followed_by_another_but_not_for_ever(tmp_path):
+    sweep, store = Sweep(["mlp", "pbg"], "digits", 2, repeats=2), Store(tmp_path)
+
+    def end(column, repeat, *, learned):
+        (c,) = (c for c in sweep.repeated(store) if (c.column, c.repeat) == (column, repeat))
+        with store.lease(c):
+            store.finish(c, {"learned": learned})
+
+    end("mlp", 1, learned=False)
+    end("pbg", 1, learned=True)
+    runs = [(c.column, c.repeat) for c in sweep.repeated(store)]
+    assert runs == [("mlp", 1), ("pbg", 1), ("mlp", 2), ("pbg", 2), ("mlp", 3)]
+    for repeat in (2, 3, 4):
+        end("mlp", repeat, learned=False)
+    assert [c.repeat for c in sweep.repeated(store) if c.column == "mlp"] == [1, 2, 3, 4]

@@ -157,8 +157,11 @@ def _make(
     missing = _make_all(sweep.searched(), store, executor, say)
     if what == "grid":
         return missing
-    missing += _make_all(sweep.repeated(store), store, executor, say)
-    return missing + sum(sweep.winner(column, store) is None for column in sweep.columns)
+    failed, made, repeats = 0, [], sweep.repeated(store)
+    while made != repeats:  # there are more where one did not learn
+        failed = _make_all(repeats, store, executor, say)
+        made, repeats = repeats, sweep.repeated(store)
+    return missing + failed + sum(sweep.winner(column, store) is None for column in sweep.columns)
 
 
 def _make_all(

@@ -51,6 +51,17 @@ class Sweep:
         return min(found, key=lambda pair: pair[1][by])[0]
 
     def repeated(self, store: Store) -> list[Configuration]:
-        """The repeats of the winners that are known by now; repeats count from 1."""
+        """The repeats of the winners that are known by now; repeats count from 1.
+
+        One that never learned, however often it was reset, is followed by another, so that as many
+        as were asked for may learn; twice as many are made at most.
+        """
         winners = [self.winner(column, store) for column in self.columns]
-        return [replace(w, repeat=r + 1) for r in range(self.repeats) for w in winners if w]
+        wanted, found = dict.fromkeys(self.columns, self.repeats), []
+        for r in range(2 * self.repeats):
+            for w in winners:
+                if w is not None and wanted[w.column]:
+                    found.append(replace(w, repeat=r + 1))
+                    summary = store.summary(found[-1])
+                    wanted[w.column] -= summary is None or summary["learned"]
+        return found
