@@ -157,7 +157,8 @@ def _make(
     missing = _make_all(sweep.searched(), store, executor, say)
     if what == "grid":
         return missing
-    failed, made, repeats = 0, [], sweep.repeated(store)
+    made: list[Configuration] = []
+    failed, repeats = 0, sweep.repeated(store)
     while made != repeats:  # there are more where one did not learn
         failed = _make_all(repeats, store, executor, say)
         made, repeats = repeats, sweep.repeated(store)
