@@ -83,8 +83,9 @@ class PBGNet(nn.Module):
         total = torch.zeros((), dtype=torch.float64)
         copies = 1  # of the layer in the tree: units in the layers above
         for i in reversed(range(len(self.weights))):
-            shift = (self.weights[i] - self.get_buffer(f"prior_{i}")).double().square().sum()
-            total = total + 0.5 * copies * (shift + self.biases[i].double().square().sum())
+            W, b = self.weights[i] - self.get_buffer(f"prior_{i}"), self.biases[i]
+            squares = (t.square().sum(dtype=torch.float64) for t in (W, b))
+            total = total + 0.5 * copies * sum(squares)
             copies *= self.weights[i].shape[0]
         return total
 

@@ -18,17 +18,17 @@ static void sum_samples(const engine *e, int inputs, float *x) {
     }
 }
 
-/* Draw unit j in every row, given the sums of Φ(u) and of Φ(−u) over the rows of its input. */
-static void draw_from_average(engine *e, group *p, int l, int j, const float *up,
-                              const float *down, stream *random) {
+/* Draw unit j in every row, given the sum of erf(u/√2) over the rows of its input. */
+static void draw_from_average(engine *e, group *p, int l, int j, const float *sums,
+                              stream *random) {
     trace *h = &p->hidden[l];
     int R = p->rows, blocks = R / LANES, op = e->layers[l].op;
+    float share = 1.0f / e->samples;
     vi *index = h->index + (size_t)(j / BITS) * blocks;
     stream r = *random;
     for (int b = 0; b < blocks; b++) {
-        vf often = load(up + b * LANES), seldom = load(down + b * LANES);
-        where positive = below(seldom, often);
-        vf share = inverse(often + seldom), tail = least(often, seldom) * share;
+        vf F = share * load(sums + b * LANES), tail = most(all(0.0f), 0.5f - 0.5f * magnitude(F));
+        where positive = below(all(0.0f), F);
         where rare = less((vi)next_words(&r), rare_threshold(tail)), drawn = either(rare, positive);
         index[b] |= keep(drawn, 1 << j % BITS);
         if (!p->training) continue;
@@ -45,24 +45,21 @@ static void tree_layer(engine *e, group *p, int l, int inputs, stream *random) {
     trace *h = &p->hidden[l];
     int R = p->rows, blocks = R / LANES, groups = groups_of(y->in);
     vf *u = (vf *)p->spare;
-    float *up = p->dm, *down = p->dv;
+    float *sums = p->dm;
     memset(h->index, 0, (size_t)groups_of(y->out) * blocks * sizeof(vi));
     for (int j = 0; j < y->out; j++) {
         all_signed_sums(groups, y->tables + (size_t)j * groups * ENTRIES, p->hidden[l - 1].index,
                         blocks, y->b[j] * y->inverse[j], u);
         for (int b = 0; b < blocks; b++) {
             normal n = normal_at(u[b]);
-            where negative = below(u[b], all(0.0f));
-            vf rest = 1.0f - n.tail;
-            store(up + b * LANES, choose(negative, n.tail, rest));
-            store(down + b * LANES, choose(negative, rest, n.tail));
-            if (!p->training) continue;
+            vf value = negated(below(u[b], all(0.0f)), 1.0f - 2.0f * n.tail);
             size_t at = (size_t)j * R + b * LANES;
+            store(sums + b * LANES, value);
             store(h->slope + at, 2.0f * n.density);
-            store(h->value + at, negated(negative, rest - n.tail));
+            store(h->value + at, value);
         }
-        sum_samples(e, inputs, up), sum_samples(e, inputs, down);
-        draw_from_average(e, p, l, j, up, down, random);
+        sum_samples(e, inputs, sums);
+        draw_from_average(e, p, l, j, sums, random);
     }
 }
 
