@@ -48,13 +48,16 @@ certificates: .venv/installed
 
 # The paper's runs, hours of them, and what is there of them as tables and figures.
 REPRODUCE := $(BIN)/pacbayes reproduce
+GRIDS := mlp,optim-lambda-sign,fix-lambda-sign,pbg,reinforce-relu
 paper: .venv/installed
 	$(REPRODUCE) table1 --repeats 3 --out results/paper
+	$(REPRODUCE) grid --columns $(GRIDS) --out results/paper
 	$(MAKE) paper-tables
 
 paper-tables: .venv/installed
 	$(REPRODUCE) table1 --repeats 3 --out results/paper --as-is --format markdown > results/paper/table1.md
 	$(REPRODUCE) table2 --repeats 3 --out results/paper --as-is --format markdown > results/paper/table2.md
+	$(REPRODUCE) grid --columns $(GRIDS) --out results/paper --as-is --format markdown > results/paper/grid.md
 	$(REPRODUCE) figures --repeats 3 --out results/paper --as-is
 
 bench: .venv/installed

@@ -12,7 +12,7 @@ from pacbayes.data.idx import cache_folder
 from pacbayes.experiments.columns import COLUMNS
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import lines, render, table1, table2
+from pacbayes.experiments.tables import grid_table, lines, render, table1, table2
 from pacbayes.verify import verify
 
 ROOT = Path(__file__).parent.parent
@@ -96,3 +96,12 @@ def test_the_reproduced_tables_are_those_of_the_committed_store():
             assert line.mean("bound") <= line.printed.bound + 0.005
         if line.column == "mlp" and line.summaries:
             assert line.mean("test_zero_one") == pytest.approx(0.0182, abs=0.003)
+        if line.column == "pbg" and line.summaries:
+            assert line.mean("bound") == pytest.approx(0.408, abs=0.015)
+
+
+def test_the_search_is_that_of_the_committed_store():
+    (names,) = re.findall(r"^GRIDS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    store = Store(ROOT / "results" / "paper")
+    rows = grid_table(Sweep(names.split(","), search="paper"), store)
+    assert render(rows, "markdown") == (store.folder / "grid.md").read_text()

@@ -1,5 +1,6 @@
 """PBGNet as published: its tree, its gradients, its KL and its bound."""
 
+import copy
 import itertools
 import math
 
@@ -9,6 +10,8 @@ import torch
 from pacbayes import Settings
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import catoni_c
+from pacbayes.losses import linear
+from pacbayes.native.library import available
 
 
 def network(widths, inputs=3):
@@ -116,3 +119,42 @@ def test_the_objective_is_the_bound_of_the_batch():
 def test_large_exact_sums_are_refused():
     with pytest.raises(ValueError, match="at most 16 units in a layer, got 17"):
         PBGNet(3, (17,)).exact(torch.randn(1, 3))
+
+
+def test_a_native_step_descends_the_bound_whoever_gives_the_gradient_of_the_risk():
+    """The engine's part played by the exact sum: risk, KL and C then move as autograd has it."""
+    x, model = torch.randn(40, 3), network((4, 3)).float()
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    settings = Settings.of("paper", "sign", widths=(4, 3), samples=5, engine="torch")
+    ours, theirs = (PBGFitting(copy.deepcopy(model), x, y, settings) for _ in range(2))
+
+    class Exact:
+        def loss_and_grad(self, x, y, index, seed, step):
+            risk = linear(ours.model.exact(x[index]), y[index]).mean()
+            risk.backward()
+            return risk.item() * len(index)
+
+    assert ours.native is None  # torch was asked for
+    ours.native, theirs.output = Exact(), lambda x, T: theirs.model.exact(x)
+    for number in range(3):
+        index = torch.arange(number, 40)
+        for fitting in (ours, theirs):
+            fitting.step(index, number, 0.1, 0.0)
+    for p, q in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+        assert torch.allclose(p, q, atol=1e-5)
+    assert not torch.equal(ours.model.log_C, model.log_C)
+
+
+@pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
+def test_the_engine_is_used_and_evaluates_what_torch_does():
+    x, model = torch.randn(500, 3), network((4, 3)).float()
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    settings = Settings.of("paper", "sign", widths=(4, 3), samples=5)
+    native = PBGFitting(copy.deepcopy(model), x, y, settings)
+    exact = linear(native.model.exact(x), y).mean().item()
+    # A mean over the rows feeds the next layer: biased by a little at T = 10, so no z-score.
+    assert native.measured_risk() == pytest.approx(exact, abs=0.03)
+    for _ in native.steps():
+        break
+    assert native.native is not None
+    assert PBGFitting(model.double(), x.double(), y.double(), settings).native is None
