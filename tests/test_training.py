@@ -200,6 +200,28 @@ def test_only_the_paper_protocol_gives_up_on_runs_that_do_not_learn(protocol, la
     assert t.finished
 
 
+@pytest.mark.parametrize("scale", [0.5, 1.0])
+def test_steps_that_cannot_matter_any_more_are_left_out_and_evaluations_go_on(scale):
+    """4 epochs of 4 batches are left at a rate of 0.05·2⁻ʰ, whose steps are 3.2 rates at most."""
+    t = trainer(protocol="paper", prior_scale=scale, learned_scale=False)
+    flat = [Evaluation(0, 0.4, 1, 1.0, 60, 1, 0)]
+    least = math.ceil(math.log2(3.2 * 0.05 * 4 * 4 / (1e-4 * scale)))
+    for h, spent in ((least - 1, False), (least, True)):
+        t.epoch, t.history = 2, flat * (h + 2)  # one evaluation has no two before it
+        assert t.spent == spent
+        before = [p.detach().clone() for p in t.network.parameters()]
+        epoch = t._one_epoch()
+        batches = list(epoch)
+        assert [p.batch for p in batches] == ([4] if spent else [1, 2, 3, 4])
+        moved = [torch.equal(p, q) for p, q in zip(before, t.network.parameters(), strict=True)]
+        assert all(moved) == spent
+    assert batches[-1].epoch == 3
+    t.history = flat * (least + 2)
+    finish(t)
+    assert [e.epoch for e in t.history[-2:]] == [4, 6]
+    assert not trainer(protocol="fast", learning_rate=1e-12).spent
+
+
 def test_a_diverged_run_says_so():
     t = trainer(learning_rate=1e30, epochs=2)
     with pytest.raises(FloatingPointError, match="diverged in epoch"):

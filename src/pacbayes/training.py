@@ -47,6 +47,12 @@ class Trainer(Loop):
         return self.network.classes
 
     @property
+    def negligible(self) -> float:
+        """A ten-thousandth of the least deviation that a weight has in the prior."""
+        logs = [t for name, t in self.network.named_buffers() if name.endswith("prior_log_scale")]
+        return 1e-4 * min(t.min().exp().item() for t in logs)
+
+    @property
     def lam(self) -> float:
         return self.log_lambda.exp().item()
 

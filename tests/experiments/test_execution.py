@@ -133,3 +133,15 @@ def test_the_papers_pbg_bound_is_that_of_its_loss_and_kl_at_three_quarters_of_al
     at = {n: 2 * catoni_c(printed.train_linear, printed.kl, n, 0.05) for n in (52_500, 60_000)}
     assert round(100 * at[52_500], 1) == 40.8 == 100 * printed.bound
     assert round(100 * at[60_000], 1) == 39.0
+
+
+def test_a_point_of_the_grid_is_compared_and_no_more(tmp_path):
+    store, configuration = (
+        Store(tmp_path),
+        replace(chosen("fix-lambda-sign", "digits", 1), samples=2),
+    )
+    assert run(configuration, store) == "done"
+    summary = store.summary(configuration)
+    assert summary["bound"] <= 1
+    assert summary["test_zero_one"] < 1
+    assert (summary["vote_zero_one"], summary["certificate"]) == (None, None)

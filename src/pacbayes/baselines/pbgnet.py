@@ -143,6 +143,11 @@ class PBGFitting(Fitting):
         self.optimiser.step()
         return objective.item()
 
+    @property
+    def negligible(self) -> float:
+        """A ten-thousandth of a weight's deviation."""
+        return 1e-4
+
     def measured_risk(self) -> float:
         if self.evaluator is None:
             return super().measured_risk()

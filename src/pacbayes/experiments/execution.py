@@ -44,9 +44,9 @@ class Summary:
         train_linear, bound, kl: of the best evaluation; the bound in the paper's way.
         test_zero_one: of the randomised classifier, new weights for every test example; of mlp and
             pbg of their sign.
-        vote_zero_one: of the majority vote of a hundred draws.
+        vote_zero_one: of the majority vote of a hundred draws; of repeats only.
         small_kl: the small-kl bound of the same risk and KL, without a Monte-Carlo term.
-        certificate: with one, at δ in total; both pay for the priors of resets.
+        certificate: with one, at δ in total, of repeats only; both pay for the priors of resets.
         attempts: starts until the run learned.
     """
 
@@ -153,8 +153,9 @@ def _summary(
         if isinstance(loop, Trainer):
             network: Network = loop.network.eval()
             error = zero_one(predict_randomised(network, x), y).double().mean().item()
-            vote = zero_one(majority_vote(network, x, _VOTES), y).double().mean().item()
-            certificate = certify(network, loop.x, loop.y, samples=10, priors=_ATTEMPTS).bound
+            if configuration.repeat:  # points of the grid are only compared
+                vote = zero_one(majority_vote(network, x, _VOTES), y).double().mean().item()
+                certificate = certify(network, loop.x, loop.y, samples=10, priors=_ATTEMPTS).bound
         else:
             F = loop.outputs(x, _VOTES)  # type: ignore[attr-defined]
             error = zero_one(F, y).double().mean().item()
