@@ -8,7 +8,7 @@ from torch import nn
 
 from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
 from pacbayes.baselines.reinforce import draw_weights
-from pacbayes.loop import Evaluation
+from pacbayes.loop import _LONGEST_STEP, Evaluation
 from pacbayes.losses import linear
 from pacbayes.objectives import small_kl_lambda
 from pacbayes.randomness import seeded, stream
@@ -200,12 +200,24 @@ def test_only_the_paper_protocol_gives_up_on_runs_that_do_not_learn(protocol, la
     assert t.finished
 
 
-@pytest.mark.parametrize("scale", [0.5, 1.0])
+@pytest.mark.parametrize("growth", [1.0, 1.05, 1.11, 1.2])
+def test_no_step_of_adam_is_longer_than_seven_and_a_third_rates(growth):
+    p = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    adam, steps = torch.optim.Adam([p], lr=1.0, eps=0.0), []
+    for i in range(-5000, 200):  # a burst when all averages are warm
+        before, p.grad = p.item(), torch.full_like(p, 1e-12 * growth ** max(i, 0))
+        adam.step()
+        steps.append(abs(p.item() - before))
+    assert max(steps) < _LONGEST_STEP
+    assert growth != 1.11 or max(steps) > 7.1  # near the worst there is
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 10.0])
 def test_steps_that_cannot_matter_any_more_are_left_out_and_evaluations_go_on(scale):
-    """4 epochs of 4 batches are left at a rate of 0.05·2⁻ʰ, whose steps are 3.2 rates at most."""
+    """4 epochs of 4 batches are left at a rate of 0.05·2⁻ʰ, whose steps are 7.3 rates at most."""
     t = trainer(protocol="paper", prior_scale=scale, learned_scale=False)
     flat = [Evaluation(0, 0.4, 1, 1.0, 60, 1, 0)]
-    least = math.ceil(math.log2(3.2 * 0.05 * 4 * 4 / (1e-4 * scale)))
+    least = math.ceil(math.log2(7.3 * 0.05 * 4 * 4 / (2.5e-4 * min(scale, 1))))
     for h, spent in ((least - 1, False), (least, True)):
         t.epoch, t.history = 2, flat * (h + 2)  # one evaluation has no two before it
         assert t.spent == spent

@@ -25,7 +25,7 @@ __all__ = ["EVALUATIONS", "VACUOUS", "Evaluation", "Loop", "Progress", "learned_
 EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 VACUOUS = 0.9995  # a bound from here on is 100 % to the paper's digits
 _HOPELESS_EPOCH = 10  # the paper ends runs that have not learned by then
-_LONGEST_STEP = 3.2  # of Adam in units of its rate: (1 − β₁)/√(1 − β₂)
+_LONGEST_STEP = 7.3  # of Adam in units of its rate: (1 − β₁)/√((1 − β₂)(1 − β₁²/β₂))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Progress:
-    """One mini-batch done; the last one of an evaluated epoch carries the evaluation."""
+    """One mini-batch done, or an epoch; the last of an evaluated epoch carries the evaluation."""
 
     epoch: int
     batch: int
@@ -112,7 +112,7 @@ class Loop(ABC):
 
     @property
     def negligible(self) -> float:
-        """How far a weight may move without consequence; by default not at all."""
+        """How far a weight may move and nothing predicted changes; by default not at all."""
         return 0.0
 
     def epoch_is_over(self, risk: float) -> None:  # noqa: B027 - most have nothing to do
@@ -131,10 +131,10 @@ class Loop(ABC):
 
     @property
     def spent(self) -> bool:
-        """Whether all steps that are left, together, can move no weight to any effect.
+        """Whether all steps that are left, together, can move no weight by what is negligible.
 
         The published rate, halved at every evaluation that shows nothing better, comes to that in
-        runs whose bound stays vacuous. Their epochs go on without steps.
+        runs whose bound stays vacuous. Their epochs go on without steps, optim-λ's on λ included.
         """
         left = (self.settings.epochs - self.epoch) * math.ceil(self.n / self.settings.batch(self.n))
         reach = _LONGEST_STEP * self.learning_rate(self.epoch / self.settings.epochs) * left

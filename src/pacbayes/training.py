@@ -48,9 +48,9 @@ class Trainer(Loop):
 
     @property
     def negligible(self) -> float:
-        """A ten-thousandth of the least deviation that a weight has in the prior."""
+        """A four-thousandth of the prior's least deviation, and of a unit of log-scales."""
         logs = [t for name, t in self.network.named_buffers() if name.endswith("prior_log_scale")]
-        return 1e-4 * min(t.min().exp().item() for t in logs)
+        return 2.5e-4 * min(1.0, *(t.min().exp().item() for t in logs))
 
     @property
     def lam(self) -> float:

@@ -148,13 +148,37 @@ def test_a_native_step_descends_the_bound_whoever_gives_the_gradient_of_the_risk
 @pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 def test_the_engine_is_used_and_evaluates_what_torch_does():
     x, model = torch.randn(500, 3), network((4, 3)).float()
-    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
-    settings = Settings.of("paper", "sign", widths=(4, 3), samples=5)
-    native = PBGFitting(copy.deepcopy(model), x, y, settings)
-    exact = linear(native.model.exact(x), y).mean().item()
+    with torch.no_grad():
+        for W in model.weights:
+            W *= 5
+    y = torch.where(model.exact(x) > 0, 1.0, -1.0)
+    native = PBGFitting(model, x, y, Settings.of("paper", "sign", widths=(4, 3), samples=5))
+    exact = linear(model.exact(x), y).mean().item()
+    assert exact < 0.4
     # A mean over the rows feeds the next layer: biased by a little at T = 10, so no z-score.
-    assert native.measured_risk() == pytest.approx(exact, abs=0.03)
-    for _ in native.steps():
-        break
+    assert native.measured_risk() == pytest.approx(exact, abs=0.02)
+    before = [p.detach().clone() for p in model.parameters()]
     assert native.native is not None
-    assert PBGFitting(model.double(), x.double(), y.double(), settings).native is None
+    next(native.steps())
+    assert not any(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
+def test_what_the_engine_cannot_take_is_left_to_torch_or_refused():
+    x, y = torch.randn(40, 3), torch.ones(40)
+    settings = Settings.of("paper", "sign", widths=(4,), samples=5)
+    frozen, strided, blank = network((4,)).float(), network((4,)).float(), x.clone()
+    frozen.biases[0].requires_grad_(False)
+    strided.weights[0] = torch.nn.Parameter(strided.weights[0].detach().T.contiguous().T)
+    blank[7] = 0
+    cases = [
+        (frozen, x, "frozen"),
+        (strided, x, "contiguous"),
+        (network((4,)).float(), blank, "zero"),
+    ]
+    cases.append((network((4,)), x.double(), "float32"))
+    insisting = settings.model_copy(update={"engine": "native"})
+    for model, examples, why in cases:
+        assert PBGFitting(model, examples, y.to(examples), settings).native is None
+        with pytest.raises(ValueError, match=why):
+            PBGFitting(model, examples, y.to(examples), insisting)

@@ -29,8 +29,9 @@ def test_every_column_runs(column, tmp_path):
     assert summary["epoch"] in (1, 2)
 
 
-def test_a_killed_run_resumes_with_the_same_bits(tmp_path, monkeypatch):
-    configuration = replace(chosen("fix-lambda-relu", "digits", 6), samples=2, repeat=1)
+@pytest.mark.parametrize("column", ["fix-lambda-relu", "pbg", "reinforce-sign"])
+def test_a_killed_run_resumes_with_the_same_bits(column, tmp_path, monkeypatch):
+    configuration = replace(chosen(column, "digits", 6), samples=2, repeat=1)
     whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
     run(configuration, whole)
     monkeypatch.setattr(execution, "_CHECKPOINT_SECONDS", 0.0)

@@ -11,7 +11,7 @@ int main(void) {
         for (int act = 0; act < 3; act++)
             for (int est = 0; est <= TREE; est++)
                 for (int learned = 0; learned < 2; learned++)
-                    for (int t = act == SIGN ? 1 : 0; t < 5; t++) {
+                    for (int t = act == SIGN && est != TREE; t < 5; t++) {
                         int many_classes = s >= 4;
                         int baseline = est >= REINFORCE, signs = est && est != REINFORCE;
                         if ((baseline && (learned || many_classes)) || (signs && act != SIGN)) continue;

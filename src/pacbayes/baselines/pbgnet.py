@@ -104,6 +104,20 @@ def native_engine(model: PBGNet, T: int) -> Engine:
     return Engine(widths, Activation.SIGN, Estimator.TREE, T, parameters, learned=False)
 
 
+def _unsupported(model: PBGNet, x: Tensor) -> str | None:
+    """Why the engine cannot take this model and data; None where it can."""
+    if not available():
+        return "the native engine is not built for this machine"
+    for t in (x, *model.parameters()):
+        if t.dtype != torch.float32 or t.device.type != "cpu":
+            return "the native engine takes float32 models and data on the CPU"
+    if not all(p.is_contiguous() and p.requires_grad for p in model.parameters()):
+        return "the native engine takes contiguous parameters, none of them frozen"
+    if not x.any(1).all():  # whose norm PBGNet divides by
+        return "the native engine takes PBGNet's examples where none is zero altogether"
+    return None
+
+
 class PBGFitting(Fitting):
     """Catoni's bound with a learned C, on the linear loss; its double bounds the 0-1 loss."""
 
@@ -111,8 +125,10 @@ class PBGFitting(Fitting):
 
     def __init__(self, model: PBGNet, x: Tensor, y: Tensor, settings: Settings) -> None:
         super().__init__(model, x, y, settings)
-        float32 = all(t.dtype == torch.float32 for t in (x, *model.parameters()))
-        native = settings.engine != "torch" and available() and float32
+        why = _unsupported(model, x)
+        if why and settings.engine == "native":
+            raise ValueError(why)
+        native = settings.engine != "torch" and not why
         self.native = native_engine(model, settings.samples) if native else None
         self.evaluator = native_engine(model, settings.evaluation_samples) if native else None
 
@@ -145,8 +161,9 @@ class PBGFitting(Fitting):
 
     @property
     def negligible(self) -> float:
-        """A ten-thousandth of a weight's deviation."""
-        return 1e-4
+        """A four-thousandth of a weight's deviation, which the KL counts in every copy."""
+        copies = math.prod(len(b) for b in self.model.biases[1:])  # of the first layer
+        return 2.5e-4 / math.sqrt(copies)
 
     def measured_risk(self) -> float:
         if self.evaluator is None:

@@ -1,5 +1,5 @@
 /* One training step of a dense signed-output network: T samples of each input go forward and
- * backward chunk by chunk. Plain C behind a plain interface; see engine.py for its meaning. */
+ * backward chunk by chunk. Plain C behind a plain interface; see library.py for its meaning. */
 #include "engine.h"
 
 #include "adam.h"
