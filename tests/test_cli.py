@@ -414,14 +414,22 @@ def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_
 
 
 def test_reproduce_shows_the_search_without_the_repeats(run_cli, tmp_path):
+    from pacbayes.experiments.columns import grid
+    from pacbayes.experiments.store import Store
+
     asked = ("--columns", "mlp,fast-relu", "--dataset", "digits", "--epochs", "1")
     asked += ("--out", tmp_path / "store")
+    diverged, store = next(grid("mlp", "digits", 1)), Store(tmp_path / "store")
+    with store.lease(diverged):
+        store.fail(diverged, "FloatingPointError: training diverged in epoch 1")
     code, out, err = run_cli("reproduce", "grid", *asked)
-    assert (code, len(out.splitlines())) == (0, 1 + 3)
+    assert (code, len(out.splitlines())) == (0, 1 + 3)  # what diverged is not tried again
     assert sum("best" in line for line in out.splitlines()) == 1
-    assert "3 runs made" in err
+    assert "2 runs made" in err
     code, out, _ = run_cli("reproduce", "grid", *asked, "--json")
-    assert [point["learning_rate"] for point in json.loads(out)] == [0.1, 0.01, 0.001]
+    assert [(p["learning_rate"], p["state"]) for p in json.loads(out)] == [
+        *((0.1, "failed"), (0.01, "done"), (0.001, "done"))
+    ]
     code, _, err = run_cli("reproduce", "grid", *asked, "--columns", "fast-relu")
     assert code == 2
     assert "have no grid" in err

@@ -2,11 +2,11 @@
 
 import base64
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
-from pacbayes.experiments.columns import Configuration, chosen
+from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
 from pacbayes.report import report
 from pacbayes.report.sweep import find_sweeps
@@ -16,8 +16,8 @@ PIXEL = base64.b64decode(
 )
 
 
-def put(store, column, repeat, dataset="binary-mnist", bound=0.2, epochs=None):
-    c = Configuration(**{**asdict(chosen(column, dataset, epochs)), "repeat": repeat})
+def put(store, column, repeat, dataset="binary-mnist", bound=0.2, epochs=None, **changes):
+    c = replace(chosen(column, dataset, epochs), repeat=repeat, **changes)
     place = store.place(c)
     place.mkdir(parents=True)
     (place / "configuration.json").write_text(json.dumps(asdict(c)))
@@ -85,3 +85,24 @@ def test_what_is_no_configuration_is_refused_by_name(store, tmp_path):
     with pytest.raises(ValueError, match=r"configuration\.json is damaged"):
         report(store.folder, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_points_of_a_search_hide_no_repeats_and_have_a_table(store, tmp_path):
+    put(store, "mlp", 0, bound=None)
+    put(store, "fix-lambda-sign", 3)
+    paper, _ = find_sweeps(store)
+    assert (paper.sweep.search, paper.sweep.repeats) == ("chosen", 3)
+    assert [len(line.summaries) for line in paper.lines] == [0, 3, 1]
+    report(store.folder, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Every point of the search" in page
+    assert page.count("not run") == 2  # of mlp's three points
+
+
+def test_where_only_winners_were_repeated_the_sweep_is_the_search(tmp_path):
+    store = Store(tmp_path / "store")
+    for rate, repeat in ((0.1, 0), (0.01, 0), (0.001, 0), (0.1, 1), (0.1, 2)):
+        put(store, "mlp", repeat, bound=None, learning_rate=rate)
+    (found,) = find_sweeps(store)
+    assert (found.sweep.search, found.sweep.repeats) == ("paper", 2)
+    assert [len(line.summaries) for line in found.lines] == [2]

@@ -110,7 +110,7 @@ def reproduce(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
     from pacbayes import console
 
-    started, before = time.monotonic(), _count(sweep, store)
+    started, before = time.monotonic(), _count(what, sweep, store)
     say = (lambda text: None) if quiet else console.remark
     missing = 0 if as_is else _make(what, sweep, store, scheduler, workers, say)
     if what == "figures":
@@ -121,9 +121,9 @@ def reproduce(
     else:
         _print(what, sweep, store, style, as_json=as_json)
     sys.stdout.flush()
-    if made := _count(sweep, store) - before:
+    if made := _count(what, sweep, store) - before:
         took = console.duration(time.monotonic() - started)
-        more = "figures" if what != "figures" else "table1"
+        more = "figures" if what.startswith("table") else "table1"
         following = console.command("reproduce", more, *_options(sweep, store))
         say(f"{made} runs made in {took}, in {store.folder}. Next: {following}")
     if missing:
@@ -132,9 +132,9 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _count(sweep: Sweep, store: Store) -> int:
-    """Runs that are made."""
-    wanted = {*sweep.searched(), *sweep.repeated(store)}
+def _count(what: What, sweep: Sweep, store: Store) -> int:
+    """Runs that are made, of those that were asked for."""
+    wanted = {*sweep.searched(), *(sweep.repeated(store) if what != "grid" else ())}
     return sum(store.summary(c) is not None for c in wanted)
 
 
@@ -168,11 +168,15 @@ def _make(
 def _make_all(
     asked: list[Configuration], store: Store, executor: Executor, say: Callable[[str], None]
 ) -> int:
-    """What is not made yet; returns how many runs there are not in the end."""
+    """What is not made yet; returns how many runs there are not in the end.
+
+    What diverged stays so: a point of a grid then has its result, a repeat has none.
+    """
     from pacbayes.console import duration
     from pacbayes.experiments.executors import finished
 
-    left, started = [c for c in asked if store.summary(c) is None], time.monotonic()
+    left = [c for c in asked if store.summary(c) is None and not store.diverged(c)]
+    started = time.monotonic()
     if left:
         store.folder.mkdir(parents=True, exist_ok=True)
         say(f"{len(left)} of {len(asked)} runs to make")
@@ -182,23 +186,28 @@ def _make_all(
         why = f": {store.failure(c)}" if state == "failed" else ""
         rest = duration((time.monotonic() - started) * (len(left) - i) / i)
         say(f"{i:4d} of {len(left)}  {c.key}  {state}{why}" + f", {rest} left" * (i < len(left)))
-    return sum(store.summary(c) is None for c in asked)
+    return sum(
+        store.summary(c) is None and not (c.repeat == 0 and store.diverged(c)) for c in asked
+    )
 
 
 def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
     from pacbayes.experiments import tables
 
     if as_json and what == "grid":
-        print(json.dumps([asdict(c) | (store.summary(c) or {}) for c in sweep.searched()]))
+        points = (asdict(c) | {"state": store.state(c)} for c in sweep.searched())
+        summaries = (store.summary(c) or {} for c in sweep.searched())
+        print(json.dumps([p | s for p, s in zip(points, summaries, strict=True)]))
+        return
+    if what == "grid":
+        rows = tables.grid_table(sweep, store)
+        print(tables.render(rows, style), end="")  # type: ignore[arg-type]
         return
     found = tables.lines(sweep, store)
     if as_json:
         print(json.dumps({line.column: list(line.summaries) for line in found}))
         return
-    if what == "grid":
-        rows = tables.grid_table(sweep, store)
-    else:
-        rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
+    rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
     print(tables.render(rows, style), end="")  # type: ignore[arg-type]
 
 

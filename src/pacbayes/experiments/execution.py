@@ -101,8 +101,8 @@ def _summarised(configuration: Configuration, place: Path) -> Summary:
 def _examples(configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """To train on, and to test on.
 
-    PBGNet's published code pools the two and keeps a quarter for testing; the paper's pbg was made
-    with it: its printed bound is that of its printed loss and KL at n = 52 500 only.
+    PBGNet's published code pools the two and keeps a quarter for testing. The paper's pbg was made
+    with it: at the best C its printed bound is that of its printed loss and KL at n = 52 500.
     """
     data = load(configuration.dataset)
     train, test = data.tensors("train"), data.tensors("test")

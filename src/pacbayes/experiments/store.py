@@ -59,6 +59,10 @@ class Store:
         path = self.place(configuration) / "error.txt"
         return path.read_text().strip() if path.exists() else None
 
+    def diverged(self, configuration: Configuration) -> bool:
+        """Whether its training came to no finite number, which another try would not change."""
+        return "FloatingPointError" in (self.failure(configuration) or "")
+
     def finish(self, configuration: Configuration, summary: dict[str, Any]) -> None:
         save_json(self.place(configuration) / "summary.json", summary)
         (self.place(configuration) / "error.txt").unlink(missing_ok=True)

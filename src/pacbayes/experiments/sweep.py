@@ -40,7 +40,7 @@ class Sweep:
             return chosen(column, self.dataset, self.epochs)
         points = list(grid(column, self.dataset, self.epochs))
         missing = [c for c in points if store.state(c) != "done"]
-        if any("FloatingPointError" not in (store.failure(c) or "") for c in missing):
+        if not all(store.diverged(c) for c in missing):
             return None
         found = [(c, s) for c in points if (s := store.summary(c)) is not None]
         found = [(c, s) for c, s in found if s["learned"]] or found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pacbayes.experiments.columns import COLUMNS, Configuration
+from pacbayes.experiments.columns import COLUMNS, PAPER, Configuration, grid
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, lines, table1, table2
+from pacbayes.experiments.tables import Line, grid_table, lines, table1, table2
 from pacbayes.loop import Evaluation
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.markup import Html, element, join, table
@@ -45,12 +46,24 @@ def find_sweeps(store: Store) -> list[Found]:
     found = []
     for (dataset, epochs), group in sorted(groups.items(), key=str):
         columns = [name for name in COLUMNS if any(c.column == name for c in group)]
-        search = "paper" if any(c.repeat == 0 for c in group) else "chosen"
-        repeats = max(1, *(c.repeat for c in group))
-        sweep = Sweep(columns, dataset, epochs, repeats, search)  # type: ignore[arg-type]
+        sweep = Sweep(columns, dataset, epochs, _repeats(group, store))
+        repeated = [c for c in sweep.repeated(store) if c.column in PAPER]
+        if any(c.repeat == 0 for c in group) and not any(c in group for c in repeated):
+            sweep = replace(sweep, search="paper")  # whatever was repeated is the search's best
         histories = dict(_histories(sweep, store))
         found.append(Found(sweep, tuple(lines(sweep, store)), histories))
     return found
+
+
+def _repeats(group: Sequence[Configuration], store: Store) -> int:
+    """How many were asked for: one that never learned was followed by another."""
+    learned = Counter(c.column for c in group if c.repeat and _learned(c, store))
+    return max(learned.values(), default=1)
+
+
+def _learned(c: Configuration, store: Store) -> bool:
+    summary = store.summary(c)
+    return summary is None or summary["learned"]
 
 
 def _histories(sweep: Sweep, store: Store) -> Iterator[tuple[str, tuple[Evaluation, ...]]]:
@@ -91,7 +104,14 @@ def _sections(i: int, f: Found, store: Store) -> list[Section]:
     if f.histories:
         found.append(Section(f"curves-{i}", f"Curves{of}", _curves(i, f)))
     body = card(table(caption, second[0], second[1:], class_="wide"))
-    return [*found, Section(f"parameters-{i}", f"Hyper-parameters{of}", body)]
+    found.append(Section(f"parameters-{i}", f"Hyper-parameters{of}", body))
+    s = f.sweep
+    begun = [n for n in s.columns if any(map(store.summary, grid(n, s.dataset, s.epochs)))]
+    if begun:
+        points = grid_table(replace(s, columns=begun, search="paper"), store)
+        body = card(table("Every point of the search", points[0], points[1:], class_="wide"))
+        found.append(Section(f"search-{i}", f"Search{of}", body))
+    return found
 
 
 def _bounds(i: int, f: Found) -> Html:
