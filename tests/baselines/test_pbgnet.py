@@ -182,3 +182,14 @@ def test_what_the_engine_cannot_take_is_left_to_torch_or_refused():
         assert PBGFitting(model, examples, y.to(examples), settings).native is None
         with pytest.raises(ValueError, match=why):
             PBGFitting(model, examples, y.to(examples), insisting)
+
+
+def test_what_is_negligible_is_so_in_the_kl_too():
+    """Moved by that, a weight of the first layer adds what one of an ordinary network would."""
+    x, y = torch.randn(40, 3), torch.ones(40)
+    for widths in ((4,), (4, 5), (4, 5, 6)):
+        settings = Settings.of("paper", "sign", widths=widths, samples=5)
+        fitting = PBGFitting(PBGNet(3, widths).double(), x.double(), y.double(), settings)
+        with torch.no_grad():
+            fitting.model.weights[0][0, 0] += fitting.negligible
+        assert fitting.divergence().item() == pytest.approx(0.5 * 2.5e-4**2, rel=1e-6)
