@@ -1,14 +1,16 @@
 """Figures of what a store has."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from matplotlib.image import imread
 
+from pacbayes.checkpoint import save_json
 from pacbayes.experiments import figures
-from pacbayes.experiments.columns import chosen
+from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
+from pacbayes.loop import Evaluation
 
 
 def test_figures_are_drawn_of_what_there_is(tmp_path, monkeypatch):
@@ -21,3 +23,14 @@ def test_figures_are_drawn_of_what_there_is(tmp_path, monkeypatch):
     assert [p.stem for p in drawn] == ["curves", "votes", "variances"]
     for path in drawn:
         assert imread(path).std() > 0.05
+
+
+def test_every_column_has_a_line_of_its_own(tmp_path):
+    store, sweep = Store(tmp_path), Sweep(COLUMNS, repeats=1)
+    evaluation = Evaluation(5, 0.1, 1000.0, 0.2, 6e4, 0.1, 1.0)
+    for c in sweep.repeated(store):
+        with store.lease(c):
+            save_json(store.place(c) / "history.json", [asdict(evaluation)])
+            store.finish(c, {"learned": True})
+    lines = figures._curves(sweep, store).axes[1].lines
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(COLUMNS)

@@ -37,6 +37,8 @@ def test_differences_are_in_units_of_both_sigmas():
     assert line.difference("bound") == pytest.approx((0.157 - 0.155) / sigma, rel=1e-3)
     assert relu(0.2).difference("bound") == pytest.approx(0.045 / 0.0004)
     assert Line("fast-relu", [summary(bound=0.1)]).difference("bound") is None
+    vacuous = [summary(bound=1.0 - b) for b in (1e-12, 3e-12)]  # 100.00 ± 0.00, all of them
+    assert Line("r", vacuous, paper.COLUMNS["reinforce-sign"]).difference("bound") is None
 
 
 def test_the_first_table_has_ours_and_the_papers():

@@ -69,8 +69,8 @@ def _curves(sweep: Sweep, store: Store) -> Figure | None:
         return None
     figure, axes = _figure(3)
     for i, (column, history) in enumerate(histories.items()):
-        epochs, style = [e["epoch"] for e in history], {"color": f"C{i}" if i < 10 else "black"}
-        style |= {"linestyle": (":", "--", "-.")[i - 10] if i >= 10 else "-", "marker": "."}
+        epochs, line = [e["epoch"] for e in history], ("-", "--", ":")[i // 10]
+        style = {"color": f"C{i % 10}", "linestyle": line, "marker": "."}
         for a, key, factor in zip(axes, ("bound", "risk", "kl"), (100, 100, 1), strict=True):
             if column != "mlp" or key == "risk":
                 values = [factor * e[key] for e in history]
@@ -88,9 +88,10 @@ def _votes(found: Sequence[Line]) -> Figure | None:
     if not have:
         return None
     figure, (axes,) = _figure(1, 5.5)
-    for line in have:
+    for i, line in enumerate(have):
         xs, ys = line.values("test_zero_one"), line.values("vote_zero_one")
-        axes.scatter([100 * v for v in xs], [100 * v for v in ys], label=line.column, s=18)
+        style = {"label": line.column, "s": 18, "color": f"C{i % 10}", "marker": "os^"[i // 10]}
+        axes.scatter([100 * v for v in xs], [100 * v for v in ys], **style)
     limit = 1.05 * 100 * max(v for line in have for v in line.values("test_zero_one"))
     axes.plot([0, limit], [0, limit], color="#999999", linewidth=0.8)
     axes.set(xlabel="test error, randomised, per cent", ylabel="test error, vote, per cent")

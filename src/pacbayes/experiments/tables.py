@@ -44,12 +44,14 @@ class Line:
         return statistics.stdev(values) if len(values) > 1 else None
 
     def difference(self, name: str) -> float | None:
-        """Ours less the paper's in units of both σ together; None where one is missing."""
+        """Ours less the paper's in units of both σ together; None where one is missing, or the σ
+        print as zero.
+        """
         ours, theirs = self.mean(name), getattr(self.printed, name, None)
         if ours is None or theirs is None:
             return None
         spread = math.hypot(self.sigma(name) or 0.0, getattr(self.printed, _SIGMAS[name]) or 0.0)
-        return (ours - theirs) / spread if spread > 0 else None
+        return (ours - theirs) / spread if spread >= 0.5e-4 else None
 
 
 def lines(sweep: Sweep, store: Store) -> list[Line]:
