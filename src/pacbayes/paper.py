@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["COLUMNS", "DELTA", "RATES", "RESULTS", "SAMPLES", "N", "PaperResult"]
+__all__ = ["COLUMNS", "DELTA", "OPTIM_START", "RATES", "RESULTS", "SAMPLES", "N", "PaperResult"]
 
 N = 60_000
 DELTA = 0.05
 RATES = (0.1, 0.01, 0.001)  # the grid of initial learning rates
 SAMPLES = (1, 10, 50, 100)  # and of T
+OPTIM_START = 5 / 3  # λ/n at the start of optim-λ: not printed, but from 10⁵ all its losses and KLs
 
 
 @dataclass(frozen=True)

@@ -146,3 +146,13 @@ def test_a_point_of_the_grid_is_compared_and_no_more(tmp_path):
     assert summary["bound"] <= 1
     assert summary["test_zero_one"] < 1
     assert (summary["vote_zero_one"], summary["certificate"]) == (None, None)
+
+
+def test_optim_lambda_starts_where_the_papers_losses_come_out():
+    (x, y), _ = execution._examples(chosen("optim-lambda-relu", "digits", 1))
+    loops = {
+        kind: execution._loop(chosen(f"{kind}-relu", "digits", 1), x, y)
+        for kind in ("fix-lambda", "optim-lambda")
+    }
+    assert loops["fix-lambda"].lam == pytest.approx(len(x))
+    assert loops["optim-lambda"].lam == pytest.approx(1e5 * len(x) / 60_000)

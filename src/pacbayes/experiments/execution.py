@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pacbayes import paper
 from pacbayes.baselines.mlp import MLP, MLPFitting
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import small_kl
@@ -117,6 +118,8 @@ def _examples(configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tupl
 
 def _loop(configuration: Configuration, x: Tensor, y: Tensor) -> Loop:
     settings, inputs = configuration.settings(), x.shape[1]
+    if settings.objective == "optim-lambda":
+        settings = settings.model_copy(update={"lam": paper.OPTIM_START * len(x)})
     with seeded(settings.seed, "prior"):
         if configuration.column == "mlp":
             return MLPFitting(MLP(inputs, settings.widths), x, y, settings)
