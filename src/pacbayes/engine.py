@@ -15,7 +15,7 @@ from pacbayes import heads, hidden
 from pacbayes.bodies import Dense, Deterministic
 from pacbayes.draws import leave_one_out, no_baseline
 from pacbayes.gaussian import Gaussian
-from pacbayes.native.library import Activation, Engine, Estimator, address, available
+from pacbayes.native.library import Activation, Engine, Estimator, address, unfit
 from pacbayes.network import Network
 
 __all__ = ["NativeEngine", "unsupported"]
@@ -23,8 +23,8 @@ __all__ = ["NativeEngine", "unsupported"]
 
 def unsupported(network: Network, x: Tensor) -> str | None:
     """Why the engine cannot take this network and data; None where it can."""
-    if not available():
-        return "the native engine is not built for this machine"
+    if why := unfit((x, *network.buffers()), network.parameters()):
+        return why
     if isinstance(network.body, Deterministic):
         return "the native engine takes networks with hidden layers"
     if _kind(network) is None:
@@ -34,13 +34,6 @@ def unsupported(network: Network, x: Tensor) -> str | None:
         return "the native engine takes layers that share no weights"
     if len({g.learned_scale for g in gaussians}) != 1:
         return "the native engine takes scales that are all learned or all fixed"
-    if not all(p.requires_grad for p in network.parameters()):
-        return "the native engine takes networks of which nothing is frozen"
-    for t in (x, *network.parameters(), *network.buffers()):
-        if t.dtype != torch.float32 or t.device.type != "cpu":
-            return "the native engine takes float32 networks and data on the CPU"
-    if not all(p.is_contiguous() for p in network.parameters()):
-        return "the native engine takes contiguous parameters"
     return None
 
 
@@ -75,30 +68,18 @@ class NativeEngine(Engine):
         widths = [layers[0].weight.mean.shape[1], *(y.bias.mean.shape[0] for y in layers)]
         learned = gaussians[0].learned_scale
         parameters = _parameters(network)
-        super().__init__(widths, activation, estimator, samples, parameters, learned=learned)
         signs = activation is Activation.SIGN and not reinforce
-        self._scored = signs and network.baseline is leave_one_out
+        least = 2 if signs and network.baseline is leave_one_out else 1
+        super().__init__(
+            *(widths, activation, estimator, samples, parameters),
+            learned=learned,
+            least_samples=least,
+        )
         self._trained = [(g.mean, g.prior_mean, g.prior_log_scale) for g in gaussians] + [
             (g.log_scale, None, g.prior_log_scale) for g in gaussians if g.learned_scale
         ]
         self._steps = torch.zeros(())  # one counter for all of Adam's slots
         self._adam_addresses: list[tuple[int | None, ...]] = []
-
-    def loss_and_grad(
-        self,
-        x: Tensor,
-        y: Tensor,
-        index: Tensor,
-        seed: int,
-        step: int,
-        *,
-        log_loss: bool = False,
-    ) -> float:
-        if self.estimator is Estimator.REINFORCE and log_loss:
-            raise ValueError("native REINFORCE does not know the log loss")
-        if self._scored and self.samples < 2:
-            raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
-        return super().loss_and_grad(x, y, index, seed, step, log_loss=log_loss)
 
     def adam_step(self, optimiser: torch.optim.Adam, coefficient: float) -> None:
         """A step on the risk, whose gradient `loss_and_grad` left, plus coefficient·KL(Q|P).

@@ -20,7 +20,7 @@ from pacbayes.bounds import catoni_c
 from pacbayes.draws import Draw, estimate
 from pacbayes.loop import EVALUATIONS
 from pacbayes.losses import linear
-from pacbayes.native.library import Activation, Engine, Estimator, available
+from pacbayes.native.library import Activation, Engine, Estimator, unfit
 from pacbayes.settings import Settings
 
 __all__ = ["PBGFitting", "PBGNet"]
@@ -104,20 +104,6 @@ def native_engine(model: PBGNet, T: int) -> Engine:
     return Engine(widths, Activation.SIGN, Estimator.TREE, T, parameters, learned=False)
 
 
-def _unsupported(model: PBGNet, x: Tensor) -> str | None:
-    """Why the engine cannot take this model and data; None where it can."""
-    if not available():
-        return "the native engine is not built for this machine"
-    for t in (x, *model.parameters()):
-        if t.dtype != torch.float32 or t.device.type != "cpu":
-            return "the native engine takes float32 models and data on the CPU"
-    if not all(p.is_contiguous() and p.requires_grad for p in model.parameters()):
-        return "the native engine takes contiguous parameters, none of them frozen"
-    if not x.any(1).all():  # whose norm PBGNet divides by
-        return "the native engine takes PBGNet's examples where none is zero altogether"
-    return None
-
-
 class PBGFitting(Fitting):
     """Catoni's bound with a learned C, on the linear loss; its double bounds the 0-1 loss."""
 
@@ -125,7 +111,9 @@ class PBGFitting(Fitting):
 
     def __init__(self, model: PBGNet, x: Tensor, y: Tensor, settings: Settings) -> None:
         super().__init__(model, x, y, settings)
-        why = _unsupported(model, x)
+        why = unfit([x], model.parameters())
+        if not (why or x.any(1).all()):  # PBGNet divides by their norms
+            why = "the native engine takes PBGNet's examples where none is zero altogether"
         if why and settings.engine == "native":
             raise ValueError(why)
         native = settings.engine != "torch" and not why

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -97,7 +97,7 @@ def reproduce(
     if (executor == "dask") != bool(scheduler):
         raise ValueError("--executor dask and --scheduler ADDRESS go together")
     if what == "grid":
-        names, grid = tuple(name for name in names if name not in ADDED), "paper"
+        names, grid, repeats = tuple(name for name in names if name not in ADDED), "paper", 0
         if not names:
             raise ValueError(f"the columns {', '.join(ADDED)} have no grid; give another")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
@@ -110,9 +110,9 @@ def reproduce(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
     from pacbayes import console
 
-    started, before = time.monotonic(), _count(what, sweep, store)
+    started, before = time.monotonic(), _count(sweep, store)
     say = (lambda text: None) if quiet else console.remark
-    missing = 0 if as_is else _make(what, sweep, store, scheduler, workers, say)
+    missing = 0 if as_is else _make(sweep, store, scheduler, workers, say)
     if what == "figures":
         from pacbayes.experiments.figures import draw_figures
 
@@ -121,7 +121,7 @@ def reproduce(
     else:
         _print(what, sweep, store, style, as_json=as_json)
     sys.stdout.flush()
-    if made := _count(what, sweep, store) - before:
+    if made := _count(sweep, store) - before:
         took = console.duration(time.monotonic() - started)
         more = "figures" if what.startswith("table") else "table1"
         following = console.command("reproduce", more, *_options(sweep, store))
@@ -132,31 +132,26 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _count(what: What, sweep: Sweep, store: Store) -> int:
+def _count(sweep: Sweep, store: Store) -> int:
     """Runs that are made, of those that were asked for."""
-    wanted = {*sweep.searched(), *(sweep.repeated(store) if what != "grid" else ())}
+    wanted = {*sweep.searched(), *sweep.repeated(store)}
     return sum(store.summary(c) is not None for c in wanted)
 
 
 def _make(
-    what: What,
     sweep: Sweep,
     store: Store,
     scheduler: str | None,
     workers: int | None,
     say: Callable[[str], None],
 ) -> int:
-    """The grid, then where more is asked for the repeats of its winners; returns how many runs
-    there are not.
-    """
+    """The grid, then the repeats of its winners; returns how many runs there are not."""
     from pacbayes.experiments.executors import dask_runs, local_runs
 
     def executor(work: Sequence[Configuration]) -> Iterator[tuple[Configuration, str]]:
         return dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
 
     missing = _make_all(sweep.searched(), store, executor, say)
-    if what == "grid":
-        return missing
     made: list[Configuration] = []
     failed, repeats = 0, sweep.repeated(store)
     while made != repeats:  # there are more where one did not learn
@@ -194,21 +189,22 @@ def _make_all(
 def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
     from pacbayes.experiments import tables
 
-    if as_json and what == "grid":
-        points = (asdict(c) | {"state": store.state(c)} for c in sweep.searched())
-        summaries = (store.summary(c) or {} for c in sweep.searched())
-        print(json.dumps([p | s for p, s in zip(points, summaries, strict=True)]))
+    found = tables.lines(sweep, store)
+    if as_json:
+        by_column = {line.column: list(line.summaries) for line in found}
+        print(json.dumps(_points(sweep, store) if what == "grid" else by_column))
         return
     if what == "grid":
         rows = tables.grid_table(sweep, store)
-        print(tables.render(rows, style), end="")  # type: ignore[arg-type]
-        return
-    found = tables.lines(sweep, store)
-    if as_json:
-        print(json.dumps({line.column: list(line.summaries) for line in found}))
-        return
-    rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
+    else:
+        rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
     print(tables.render(rows, style), end="")  # type: ignore[arg-type]
+
+
+def _points(sweep: Sweep, store: Store) -> list[dict[str, Any]]:
+    """Of the search: what each is, how far, and what it gave."""
+    state = ((c, {"state": store.state(c)}) for c in sweep.searched())
+    return [asdict(c) | of | (store.summary(c) or {}) for c, of in state]
 
 
 def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
@@ -252,5 +248,6 @@ def _slurm(sweep: Sweep, store: Store) -> None:
 def _options(sweep: Sweep, store: Store) -> list[str]:
     """What tells a command of the same sweep."""
     options = ["--columns", ",".join(sweep.columns), "--dataset", sweep.dataset]
-    options += ["--repeats", str(sweep.repeats), "--grid", sweep.search, "--out", str(store.folder)]
+    options += ["--grid", sweep.search, "--out", str(store.folder)]
+    options += ["--repeats", str(sweep.repeats)] if sweep.repeats else []  # none of a grid alone
     return options + ([] if sweep.epochs is None else ["--epochs", str(sweep.epochs)])

@@ -77,9 +77,7 @@ class Configuration:
 
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
     """The hyper-parameters of the paper's second table; our own recipe has none to choose."""
-    p = paper.COLUMNS[
-        column if column in PAPER else "pbg" if "pbg" in column else "fix-lambda-relu"
-    ]
+    p = paper.COLUMNS.get(column.removesuffix("-full"), paper.COLUMNS["fix-lambda-relu"])
     return Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth)
 
 

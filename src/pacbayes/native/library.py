@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-__all__ = ["Activation", "Engine", "Estimator", "available", "library"]
+__all__ = ["Activation", "Engine", "Estimator", "address", "available", "library", "unfit"]
 
 
 class Activation(IntEnum):
@@ -56,6 +56,21 @@ def available() -> bool:
     return library() is not None
 
 
+def unfit(tensors: Iterable[Tensor], parameters: Iterable[Tensor]) -> str | None:
+    """Why the engine cannot take these, whatever they are; None where it can."""
+    if not available():
+        return "the native engine is not built for this machine"
+    parameters = list(parameters)
+    if not all(p.requires_grad for p in parameters):
+        return "the native engine takes networks of which nothing is frozen"
+    for t in (*tensors, *parameters):
+        if t.dtype != torch.float32 or t.device.type != "cpu":
+            return "the native engine takes float32 networks and data on the CPU"
+    if not all(p.is_contiguous() for p in parameters):
+        return "the native engine takes contiguous parameters"
+    return None
+
+
 class Engine:
     """Steps at T samples; holds scratch space, and parameters by reference.
 
@@ -66,6 +81,7 @@ class Engine:
         widths: of the inputs, the hidden layers and the output.
         parameters: four a layer, float32: means of weights (out, in) and of biases, log-scales of
             both, which are single numbers where scales are not learned.
+        least_samples: that a gradient takes.
     """
 
     def __init__(
@@ -77,13 +93,15 @@ class Engine:
         parameters: Sequence[Tensor],
         *,
         learned: bool,
+        least_samples: int = 1,
     ) -> None:
         native = library()
         if native is None:
             raise ValueError("the native engine is not built for this machine")
         if samples < 1:
             raise ValueError(f"samples must be at least 1, got {samples}")
-        self._native, self.samples, self.estimator = native, samples, estimator
+        self._native, self.samples, self._estimator = native, samples, estimator
+        self._least_samples = least_samples
         self._lock = threading.Lock()  # one step at a time uses the scratch space
         self._inputs, self._parameters = widths[0], list(parameters)
         numbers = (ctypes.c_int32 * len(widths))(*widths)
@@ -114,6 +132,10 @@ class Engine:
         Args:
             log_loss: the gradient is that of the mean of −ln(1 − loss) instead.
         """
+        if self._estimator is Estimator.REINFORCE and log_loss:
+            raise ValueError("native REINFORCE does not know the log loss")
+        if self.samples < self._least_samples:
+            raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
         for p in self._parameters:
             if p.requires_grad and p.grad is None:
                 p.grad = torch.zeros_like(p)
