@@ -8,6 +8,7 @@ import torch
 from hypothesis import settings
 
 from pacbayes import cli
+from pacbayes.experiments.store import Summary
 from pacbayes.records import DataSource
 
 # Examples are the same in every run: a failure is a fact, not an accident.
@@ -42,6 +43,19 @@ def source(tmp_path):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     np.savez(tmp_path / "test.npz", x=x[:20], y=y[:20])
     return DataSource(str(tmp_path / "data.npz"), test=str(tmp_path / "test.npz"))
+
+
+@pytest.fixture
+def summarised():
+    """The summary of a run that learned, with changes."""
+
+    def make(**changes):
+        given = {"learned": True, "epoch": 5, "train_linear": 0.06, "test_zero_one": 0.07}
+        given |= dict.fromkeys(("bound", "kl", "vote_zero_one", "small_kl", "certificate"))
+        given |= {"seconds": 120.0, "attempts": 1, "versions": {}}
+        return Summary(**(given | changes))
+
+    return make
 
 
 @pytest.fixture

@@ -409,6 +409,12 @@ def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_
     assert (code, err) == (0, "")  # nothing is left to make
     code, out, _ = run_cli("reproduce", "status", *asked, "--json")
     assert json.loads(out)["done"] == 1
+    code, out, _ = run_cli("reproduce", "status", "--out", tmp_path / "store")  # of what was asked
+    assert out.splitlines() == ["1 done  0 running  0 failed  0 waiting"]
+    code, out, _ = run_cli("reproduce", "status", *asked[:-2], "--repeats", "2", *asked[-2:])
+    assert out.splitlines()[0] == "1 done  0 running  0 failed  1 waiting"
+    code, _, err = run_cli("reproduce", "status", "--out", tmp_path / "stroe")
+    assert (code, "no store of runs at" in err) == (2, True)
     code, out, _ = run_cli("reproduce", "slurm", *asked)
     assert out.startswith("#!/bin/bash")
 

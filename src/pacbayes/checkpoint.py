@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,11 +19,14 @@ __all__ = [
     "DamagedFileError",
     "file_sha256",
     "load_json",
+    "load_record",
     "load_tensors",
     "save_json",
     "save_tensors",
     "tensors_sha256",
 ]
+
+Record = TypeVar("Record")
 
 
 class DamagedFileError(ValueError):
@@ -76,6 +79,19 @@ def load_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except ValueError as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def load_record(kind: type[Record], path: Path) -> Record:
+    """The one record in a JSON file, as the dataclass it was written from."""
+    return parsed(kind, load_json(path), path)
+
+
+def parsed(kind: type[Record], record: Any, path: Path) -> Record:
+    """What was read from a file, as the dataclass it was written from."""
+    try:
+        return kind(**record)
+    except TypeError as error:
         raise DamagedFileError(f"{path} is damaged: {error}") from error
 
 

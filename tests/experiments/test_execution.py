@@ -7,6 +7,7 @@ import torch
 
 from pacbayes import certify, kl, paper, small_kl
 from pacbayes.bounds import catoni_c
+from pacbayes.checkpoint import load_tensors, save_tensors
 from pacbayes.data import load
 from pacbayes.experiments import execution
 from pacbayes.experiments.columns import COLUMNS, chosen
@@ -20,13 +21,13 @@ def test_every_column_runs(column, tmp_path):
     configuration = replace(configuration, samples=min(configuration.samples, 5))
     assert run(configuration, store) == "done"
     summary = store.summary(configuration)
-    assert 0 <= summary["train_linear"] <= 0.6
-    assert 0 <= summary["test_zero_one"] <= 0.7
-    assert (summary["bound"] is None) == (column == "mlp")
+    assert 0 <= summary.train_linear <= 0.6
+    assert 0 <= summary.test_zero_one <= 0.7
+    assert (summary.bound is None) == (column == "mlp")
     ours = column not in ("mlp", "pbg", "pbg-full")
-    assert (summary["certificate"] is not None) == ours
-    assert (summary["vote_zero_one"] is not None) == ours
-    assert summary["epoch"] in (1, 2)
+    assert (summary.certificate is not None) == ours
+    assert (summary.vote_zero_one is not None) == ours
+    assert summary.epoch in (1, 2)
 
 
 @pytest.mark.parametrize("column", ["fix-lambda-relu", "pbg", "reinforce-sign"])
@@ -50,7 +51,7 @@ def test_a_killed_run_resumes_with_the_same_bits(column, tmp_path, monkeypatch):
     monkeypatch.setattr(execution, "save_tensors", original)
     run(configuration, parts)
     first, second = (s.summary(configuration) for s in (whole, parts))
-    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    assert replace(first, seconds=0) == replace(second, seconds=0)
 
 
 def test_a_run_that_is_made_is_not_made_again(tmp_path, monkeypatch):
@@ -81,8 +82,65 @@ def test_a_repeat_that_learns_nothing_is_reset_and_a_grid_point_is_not(repeat, t
     store = Store(tmp_path)
     run(configuration, store)
     summary = store.summary(configuration)
-    assert not summary["learned"]
-    assert summary["attempts"] == (1 if repeat == 0 else 5)
+    assert not summary.learned
+    assert summary.attempts == (1 if repeat == 0 else 5)
+
+
+@pytest.mark.parametrize("repeat", [0, 1])
+def test_what_diverges_is_not_made_again_but_a_repeat_is_reset_first(repeat, tmp_path, monkeypatch):
+    configuration = replace(chosen("mlp", "digits", 1), learning_rate=1e30, repeat=repeat)
+    store, seeds, original = Store(tmp_path), [], execution._trained
+
+    def watched(current, *rest):
+        seeds.append(current.seed)
+        return original(current, *rest)
+
+    monkeypatch.setattr(execution, "_trained", watched)
+    assert run(configuration, store) == "failed"
+    assert store.failure(configuration).startswith("FloatingPointError: ")
+    assert store.diverged(configuration)
+    tried = [0] if repeat == 0 else [1, 1001, 2001, 3001, 4001]
+    assert seeds == tried
+    assert run(configuration, store) == "failed"
+    assert seeds == tried
+
+
+def test_a_repeat_that_diverges_at_first_goes_on_from_another_start(tmp_path, monkeypatch):
+    configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
+    original = execution._trained
+
+    def late(current, *rest):
+        if current.attempt == 0:
+            raise FloatingPointError("training diverged")
+        return original(current, *rest)
+
+    monkeypatch.setattr(execution, "_trained", late)
+    assert run(configuration, store) == "done"
+    assert store.summary(configuration).attempts == 2
+
+
+def test_the_seconds_of_a_run_are_those_of_all_its_starts(tmp_path, monkeypatch):
+    configuration = replace(chosen("mlp", "digits", 10), learning_rate=1e-9, repeat=1)
+    store, original = Store(tmp_path), execution._trained
+
+    def timed(current, *rest):
+        loop = original(current, *rest)
+        loop.seconds = 2.0**current.attempt
+        return loop
+
+    monkeypatch.setattr(execution, "_trained", timed)
+    run(configuration, store)
+    assert store.summary(configuration).seconds == 31
+
+
+def test_a_mistake_of_ours_ends_one_run_and_not_the_sweep(tmp_path, monkeypatch):
+    def mistaken(*given):
+        raise KeyError("history")
+
+    configuration, store = chosen("mlp", "digits", 1), Store(tmp_path)
+    monkeypatch.setattr(execution, "_summarised", mistaken)
+    assert run(configuration, store) == "failed"
+    assert store.failure(configuration) == "KeyError: 'history'"
 
 
 def test_a_summary_is_of_the_best_epoch_and_pays_for_every_prior(tmp_path, monkeypatch):
@@ -96,11 +154,11 @@ def test_a_summary_is_of_the_best_epoch_and_pays_for_every_prior(tmp_path, monke
     monkeypatch.setattr(execution, "certify", watched)
     run(configuration, store)
     summary = store.summary(configuration)
-    assert summary["epoch"] < 30  # else the last would do
-    assert certified["kl"] == pytest.approx(summary["kl"], rel=1e-9)
+    assert summary.epoch < 30  # else the last would do
+    assert certified["kl"] == pytest.approx(summary.kl, rel=1e-9)
     assert certified["priors"] == 5
-    fifth = small_kl(summary["train_linear"], summary["kl"], certified["n"], 0.05 / 5)
-    assert summary["small_kl"] == fifth
+    fifth = small_kl(summary.train_linear, summary.kl, certified["n"], 0.05 / 5)
+    assert summary.small_kl == fifth
 
 
 def test_a_damaged_checkpoint_means_beginning_again(tmp_path):
@@ -111,7 +169,21 @@ def test_a_damaged_checkpoint_means_beginning_again(tmp_path):
     (store.place(configuration) / "checkpoint-0.safetensors").write_bytes(b"")
     assert run(configuration, store) == "done"
     first, second = (s.summary(configuration) for s in (whole, store))
-    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    assert replace(first, seconds=0) == replace(second, seconds=0)
+
+
+@pytest.mark.parametrize("record", [{}, {"epoch": 1, "seconds": 1.0, "history": [{"old": 1}]}])
+def test_the_checkpoint_of_another_version_means_beginning_again(record, tmp_path):
+    configuration, store = replace(chosen("mlp", "digits", 2), repeat=1), Store(tmp_path / "a")
+    whole = Store(tmp_path / "b")
+    run(configuration, whole)
+    path = store.place(configuration) / "checkpoint-0.safetensors"
+    path.parent.mkdir(parents=True)
+    tensors, _ = load_tensors(whole.place(configuration) / path.name)
+    save_tensors(path, tensors if record else {}, record)
+    assert run(configuration, store) == "done"
+    first, second = (s.summary(configuration) for s in (whole, store))
+    assert replace(first, seconds=0) == replace(second, seconds=0)
 
 
 def test_pbg_has_the_split_of_its_published_code_and_pbg_full_that_of_the_others():
@@ -143,9 +215,9 @@ def test_a_point_of_the_grid_is_compared_and_no_more(tmp_path):
     )
     assert run(configuration, store) == "done"
     summary = store.summary(configuration)
-    assert summary["bound"] <= 1
-    assert summary["test_zero_one"] < 1
-    assert (summary["vote_zero_one"], summary["certificate"]) == (None, None)
+    assert summary.bound <= 1
+    assert summary.test_zero_one < 1
+    assert (summary.vote_zero_one, summary.certificate) == (None, None)
 
 
 def test_optim_lambda_starts_where_the_papers_losses_come_out():

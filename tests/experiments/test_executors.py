@@ -24,8 +24,7 @@ WORK = [
 
 def results(store, work=WORK):
     found = [store.summary(c) for c in work]
-    timing = {"seconds": 0, "versions": 0}
-    return [None if s is None else {**s, **timing} for s in found]
+    return [None if s is None else replace(s, seconds=0.0, versions={}) for s in found]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,10 @@ SWEEP = [
 
 
 def test_killed_again_and_again_it_prints_the_same_table(tmp_path):
-    def reproduce(folder, after=None):
+    def begun(folder):
+        return {path.parent for path in (tmp_path / folder).glob("runs/*/lease")}
+
+    def reproduce(folder, *, killed=False):
         arguments = ["reproduce", "table1", *SWEEP, "--out", str(tmp_path / folder)]
         process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *arguments],
@@ -65,19 +67,28 @@ def test_killed_again_and_again_it_prints_the_same_table(tmp_path):
             text=True,
             start_new_session=True,
         )
-        if after is not None:
-            time.sleep(after)
+        while killed and not begun(folder):
+            time.sleep(0.01)
+            assert process.poll() is None
+        if killed:
             os.killpg(process.pid, signal.SIGKILL)
         out, _ = process.communicate()
-        for lease in (tmp_path / folder).glob("runs/*/lease"):  # as if a minute had passed
-            os.utime(lease, (0, 0))
+        for place in begun(folder):  # as if a minute had passed
+            os.utime(place / "lease", (0, 0))
         return out
 
     whole = reproduce("whole")
-    for after in (2.0, 3.0, 4.0):
-        reproduce("killed", after)
+    for _ in range(3):
+        reproduce("killed", killed=True)
+        assert any(not (place / "summary.json").exists() for place in begun("killed"))
     assert reproduce("killed") == whole
     assert "fix-lambda-relu" in whole
+
+
+def leases(store):
+    """Who is at which run, by the number of its process."""
+    texts = {path.parent: path.read_text() for path in store.folder.glob("runs/*/lease")}
+    return {place: int(text.split()[1]) for place, text in texts.items()}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -91,11 +102,29 @@ def test_a_dask_worker_killed_in_mid_run_changes_nothing(expected, tmp_path):
         made = finished(WORK, store, lambda work: dask_runs(work, store, address))
         first, state = next(made)
         assert state == "done"
-        busy = next(w for w in cluster.workers.values() if w.process)
-        os.kill(busy.process.pid, signal.SIGKILL)
+        workers = {w.process.pid for w in cluster.workers.values()}
+        while not (held := {p: pid for p, pid in leases(store).items() if pid in workers}):
+            time.sleep(0.01)
+        place, pid = held.popitem()
+        os.kill(pid, signal.SIGKILL)
+        assert not (place / "summary.json").exists()
         rest = dict(made)
     assert {first, *rest} == set(WORK)
     assert results(store) == expected
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_goes_away_is_said_in_one_line(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    store = Store(tmp_path, patience=2.0)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        made = dask_runs(WORK, store, cluster.scheduler_address)
+        next(made)
+        cluster.close()
+        with pytest.raises(RuntimeError, match=r"lost the scheduler tcp://.*goes on from here"):
+            list(made)
 
 
 def test_the_slurm_script_is_one_command_for_every_task(tmp_path):
@@ -117,8 +146,7 @@ def test_runs_that_others_are_at_are_passed_over_and_come_last(tmp_path):
     (store.place(WORK[0]) / "lease").write_text("somebody else")
     order = [c for c, state in finished(WORK[:3], store, executor) if state == "done"]
     assert order == [WORK[1], WORK[2], WORK[0]]
-    assert asked[0] == WORK[:3]
-    assert asked[1] == [WORK[0]]
+    assert asked == [WORK[1:3], [WORK[0]]]  # nobody is asked for what is somebody's
 
 
 def test_threads_of_one_process_take_turns(expected, tmp_path):

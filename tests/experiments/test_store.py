@@ -1,12 +1,14 @@
 """A store that many may fill at once."""
 
 import os
+import re
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from pacbayes.checkpoint import DamagedFileError
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
 
@@ -70,17 +72,17 @@ def test_a_lease_that_nobody_touches_is_anybodys_and_one_that_is_touched_is_not(
         assert ours
 
 
-def test_states_and_what_failed(tmp_path):
+def test_states_and_what_failed(tmp_path, summarised):
     store = Store(tmp_path)
     with store.lease(RUN):
         store.fail(RUN, "no data")
     assert store.state(RUN) == "failed"
     assert store.failure(RUN) == "no data"
     with store.lease(RUN):
-        store.finish(RUN, {"bound": 0.5})
+        store.finish(RUN, summarised(bound=0.5))
     assert store.state(RUN) == "done"
     assert store.failure(RUN) is None
-    assert store.summary(RUN) == {"bound": 0.5}
+    assert store.summary(RUN) == summarised(bound=0.5)
 
 
 def test_a_lease_ends_with_its_run_even_if_that_fails(tmp_path):
@@ -129,3 +131,28 @@ def test_a_lease_from_the_future_is_stale_too(tmp_path):
     assert store.state(RUN) == "waiting"
     with store.lease(RUN) as ours:
         assert ours
+
+
+def test_a_folder_where_no_lease_can_be_had_is_an_error_and_not_somebody_elses(
+    tmp_path, monkeypatch
+):
+    """Else one would wait for ever: some file systems know no hard links."""
+
+    def refused(*names):
+        raise PermissionError(1, "Operation not permitted", names[1])
+
+    store = Store(tmp_path)
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(PermissionError), store.lease(RUN):
+        pytest.fail("taken")
+    assert [path.name for path in store.place(RUN).iterdir()] == []
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "{}", '{"learned": true}', "{", ""])
+def test_a_summary_that_is_none_is_named(text, tmp_path):
+    store = Store(tmp_path)
+    store.place(RUN).mkdir(parents=True)
+    path = store.place(RUN) / "summary.json"
+    path.write_text(text)
+    with pytest.raises(DamagedFileError, match=re.escape(str(path))):
+        store.summary(RUN)

@@ -23,7 +23,7 @@ def put(store, column, repeat, dataset="binary-mnist", bound=0.2, epochs=None, *
     (place / "configuration.json").write_text(json.dumps(asdict(c)))
     summary = {"learned": True, "train_linear": 0.08, "bound": bound, "kl": 3500.0}
     summary |= {"test_zero_one": 0.09, "vote_zero_one": 0.06, "small_kl": 0.21}
-    summary |= {"certificate": 0.22, "seconds": 60.0, "attempts": 1}
+    summary |= {"certificate": 0.22, "seconds": 60.0, "attempts": 1, "epoch": 5, "versions": {}}
     (place / "summary.json").write_text(json.dumps(summary))
     evaluation = {"epoch": 5, "risk": 0.08, "kl": 1.0, "bound": bound, "lam": 1.0}
     evaluation |= {"learning_rate": 0.1, "seconds": 1.0}
@@ -58,7 +58,9 @@ def test_the_tables_have_the_papers_numbers_beside_ours(store, tmp_path, read):
     page = read((tmp_path / "page.html").read_text())
     rows = [e["text"] for e in page.all("tr")]
     assert any(row.startswith("fix-lambda-sign28.00 ± 0.008.77") and "21.70" in row for row in rows)
-    assert any("0.011003350035711.0350" in row for row in rows)  # rate, T, layers, KL, minutes
+    assert any(
+        "0.0110033500 ± 035711.0 ± 0.0350" in row for row in rows
+    )  # rate, T, layers, KL, minutes
     text = page.all("main")[0]["text"]
     assert "fix-lambda-sign: 25.00 %" in text
     assert "paper: 21.70 %" in text

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
+_SWEEP = ("dataset", "columns", "repeats", "epochs", "grid")  # the options that make a sweep
 What = Literal["table1", "table2", "grid", "figures", "status", "slurm"]
 
 
 def reproduce(
+    context: typer.Context,
     what: Annotated[
         What,
         typer.Argument(
@@ -102,7 +104,9 @@ def reproduce(
             raise ValueError(f"the columns {', '.join(ADDED)} have no grid; give another")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
     if what == "status":
-        _status(sweep, store, as_json=as_json)
+        sources = (context.get_parameter_source(name) for name in _SWEEP)
+        given = any(source is not None and source.name != "DEFAULT" for source in sources)
+        _status(sweep if given else _last(sweep, store), store, as_json=as_json)
         return
     if what == "slurm":
         _slurm(sweep, store)
@@ -116,8 +120,9 @@ def reproduce(
     if what == "figures":
         from pacbayes.experiments.figures import draw_figures
 
-        for path in draw_figures(sweep, store):
-            print(path)
+        paths = (str(path) for path in draw_figures(sweep, store))
+        for line in [json.dumps(list(paths))] if as_json else paths:
+            print(line)
     else:
         _print(what, sweep, store, style, as_json=as_json)
     sys.stdout.flush()
@@ -151,6 +156,7 @@ def _make(
     def executor(work: Sequence[Configuration]) -> Iterator[tuple[Configuration, str]]:
         return dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
 
+    _remember(sweep, store)
     missing = _make_all(sweep.searched(), store, executor, say)
     made: list[Configuration] = []
     failed, repeats = 0, sweep.repeated(store)
@@ -165,7 +171,7 @@ def _make_all(
 ) -> int:
     """What is not made yet; returns how many runs there are not in the end.
 
-    What diverged stays so: a point of a grid then has its result, a repeat has none.
+    What diverged stays so, and is no gap: a repeat that did is followed by another.
     """
     from pacbayes.console import duration
     from pacbayes.experiments.executors import finished
@@ -173,7 +179,6 @@ def _make_all(
     left = [c for c in asked if store.summary(c) is None and not store.diverged(c)]
     started = time.monotonic()
     if left:
-        store.folder.mkdir(parents=True, exist_ok=True)
         say(f"{len(left)} of {len(asked)} runs to make")
         if held := sum(store.state(c) == "running" for c in left):
             say(f"{held} of them are somebody's, or were left within the last minute: these wait")
@@ -181,9 +186,7 @@ def _make_all(
         why = f": {store.failure(c)}" if state == "failed" else ""
         rest = duration((time.monotonic() - started) * (len(left) - i) / i)
         say(f"{i:4d} of {len(left)}  {c.key}  {state}{why}" + f", {rest} left" * (i < len(left)))
-    return sum(
-        store.summary(c) is None and not (c.repeat == 0 and store.diverged(c)) for c in asked
-    )
+    return sum(store.summary(c) is None and not store.diverged(c) for c in asked)
 
 
 def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
@@ -191,7 +194,7 @@ def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool)
 
     found = tables.lines(sweep, store)
     if as_json:
-        by_column = {line.column: list(line.summaries) for line in found}
+        by_column = {line.column: [asdict(s) for s in line.summaries] for line in found}
         print(json.dumps(_points(sweep, store) if what == "grid" else by_column))
         return
     if what == "grid":
@@ -203,46 +206,56 @@ def _print(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool)
 
 def _points(sweep: Sweep, store: Store) -> list[dict[str, Any]]:
     """Of the search: what each is, how far, and what it gave."""
-    state = ((c, {"state": store.state(c)}) for c in sweep.searched())
-    return [asdict(c) | of | (store.summary(c) or {}) for c, of in state]
+    found = ((c, store.summary(c)) for c in sweep.searched())
+    return [
+        asdict(c) | {"state": store.state(c)} | ({} if s is None else asdict(s)) for c, s in found
+    ]
 
 
 def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
-    """What is done, running, failed and waiting, and how long the rest may take."""
-    wanted = [*sweep.searched(), *sweep.repeated(store)]
-    states = {c: store.state(c) for c in wanted}
-    seconds: dict[str, list[float]] = {}
-    for c in wanted:
-        if (summary := store.summary(c)) is not None:
-            seconds.setdefault(c.column, []).append(summary["seconds"])
-    left = [c for c, state in states.items() if state != "done"]
-    known = [sum(seconds[c.column]) / len(seconds[c.column]) for c in left if c.column in seconds]
-    counts = {s: list(states.values()).count(s) for s in ("done", "running", "failed", "waiting")}
+    from pacbayes.experiments.status import status
+
+    found = status(sweep, store)
     if as_json:
-        print(json.dumps({**counts, "seconds_left": sum(known), "unknown": len(left) - len(known)}))
+        print(json.dumps(asdict(found)))
         return
-    print("  ".join(f"{count} {state}" for state, count in counts.items()))
-    others = len(list((store.folder / "runs").glob("*/summary.json"))) - counts["done"]
-    if others:
-        print(
-            f"{others} finished runs are there of other options: give status those of their sweep"
-        )
-    if left:
-        strange = len(left) - len(known)
-        rest = f", beside {strange} runs of columns never run" if strange else ""
-        print(f"about {sum(known) / 3600:.1f} hours of training left{rest}")
-    for c, state in states.items():
-        if state == "failed":
-            print(f"failed  {c.key}: {store.failure(c)}")
+    print("  ".join(f"{getattr(found, s)} {s}" for s in ("done", "running", "failed", "waiting")))
+    others = len(list((store.folder / "runs").glob("*/summary.json"))) - found.done
+    if others > 0:
+        print(f"{others} finished runs are there of other options: give status those")
+    if found.seconds_left or found.unknown:
+        rest = f", beside {found.unknown} runs of columns never run" if found.unknown else ""
+        print(f"about {found.seconds_left / 3600:.1f} hours of training left{rest}")
+    for key, why in found.failures.items():
+        print(f"failed  {key}: {why}")
 
 
 def _slurm(sweep: Sweep, store: Store) -> None:
     from pacbayes.experiments.executors import slurm_script
 
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
-    store.folder.mkdir(parents=True, exist_ok=True)  # Slurm writes its logs there
+    _remember(sweep, store)  # and make the folder, where Slurm writes its logs
     command = ["pacbayes", "reproduce", "table1", *_options(sweep, store)]
     print(slurm_script(count, command, store.folder), end="")
+
+
+def _remember(sweep: Sweep, store: Store) -> None:
+    """What was asked for last, so that `status` needs the store's folder alone."""
+    from pacbayes.checkpoint import save_json
+
+    store.folder.mkdir(parents=True, exist_ok=True)
+    save_json(store.folder / "sweep.json", asdict(sweep))
+
+
+def _last(usual: Sweep, store: Store) -> Sweep:
+    """The sweep that was asked for last; of a store that does not say, the usual one."""
+    from pacbayes.checkpoint import load_record
+    from pacbayes.experiments.sweep import Sweep
+
+    if not store.folder.is_dir():
+        raise ValueError(f"no store of runs at {store.folder}; make one by reproduce table1")
+    path = store.folder / "sweep.json"
+    return load_record(Sweep, path) if path.exists() else usual
 
 
 def _options(sweep: Sweep, store: Store) -> list[str]:

@@ -21,7 +21,9 @@ ADDED = (
 )
 COLUMNS = (*PAPER, *ADDED)
 _WIDTH = 100
-_EPOCHS = {"mlp": 100}  # of the others 200
+_EDITIONS = dict.fromkeys(  # one more when a column changes, so that its older runs do not count
+    ("pbg", "optim-lambda-sign", "optim-lambda-sigmoid", "optim-lambda-relu"), 2
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Configuration:
     @property
     def key(self) -> str:
         """Folder name: the same for the same run, wherever it is made."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        edition = {"edition": _EDITIONS[self.column]} if self.column in _EDITIONS else {}
+        text = json.dumps(asdict(self) | edition, sort_keys=True)
         return f"{self.column}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @property
@@ -59,14 +62,13 @@ class Configuration:
         """What the training loop is given."""
         kind, _, unit = self.column.rpartition("-")
         own: dict[str, Any] = {"seed": self.seed}
-        if self.epochs is not None:
-            own["epochs"] = self.epochs
         if kind == "fast":
+            own |= {} if self.epochs is None else {"epochs": self.epochs}
             return Settings.of("fast", unit, **own)  # type: ignore[arg-type]
         own |= {"learning_rate": self.learning_rate, "samples": self.samples}
-        own |= {"widths": (_WIDTH,) * self.depth, "epochs": own.get("epochs", 200)}
+        own |= {"widths": (_WIDTH,) * self.depth, "epochs": self.epochs or 200}
         if self.column == "mlp":
-            own |= {"evaluate_every": 1, "epochs": self.epochs or _EPOCHS["mlp"]}
+            own |= {"evaluate_every": 1, "epochs": self.epochs or 100}
             return Settings.of("paper", "relu", **own)
         if self.column in ("pbg", "pbg-full"):
             return Settings.of("paper", "sign", **own)
@@ -78,7 +80,7 @@ class Configuration:
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
     """The hyper-parameters of the paper's second table; our own recipe has none to choose."""
     p = paper.COLUMNS.get(column.removesuffix("-full"), paper.COLUMNS["fix-lambda-relu"])
-    return Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth)
+    return _named(Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth))
 
 
 def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuration]:
@@ -88,4 +90,10 @@ def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuratio
     samples = (1,) if column == "mlp" else paper.SAMPLES
     depths = (1, 2, 3) if column == "pbg" else (3,)
     for rate, T, depth in itertools.product(paper.RATES, samples, depths):
-        yield Configuration(column, dataset, epochs, rate, T, depth)
+        yield _named(Configuration(column, dataset, epochs, rate, T, depth))
+
+
+def _named(asked: Configuration) -> Configuration:
+    """One name for one run: epochs that it would have anyway are not said."""
+    usual = replace(asked, epochs=None)
+    return usual if usual.settings().epochs == asked.epochs else asked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,7 @@ from pacbayes.certificate import certify
 from pacbayes.checkpoint import DamagedFileError, load_tensors, save_json, save_tensors
 from pacbayes.data import load
 from pacbayes.experiments.columns import Configuration
-from pacbayes.experiments.store import Store
+from pacbayes.experiments.store import Store, Summary
 from pacbayes.loop import Evaluation, Loop
 from pacbayes.losses import zero_one
 from pacbayes.network import Network, build_network
@@ -28,41 +28,12 @@ from pacbayes.records import versions
 from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.training import Trainer
 
-__all__ = ["Summary", "run"]
+__all__ = ["run"]
 
 _CHECKPOINT_SECONDS = 20.0
 _ATTEMPTS = 5  # each with a prior of its own, for which certificates pay
 _ONE_AT_A_TIME = threading.Lock()
 _VOTES = 100
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A run's best epoch, by bound where it is not vacuous and by training loss otherwise.
-
-    Attributes:
-        learned: False where the run was ended early because it had not learned.
-        train_linear, bound, kl: of the best evaluation; the bound in the paper's way.
-        test_zero_one: of the randomised classifier, new weights for every test example; of mlp and
-            pbg of their sign.
-        vote_zero_one: of the majority vote of a hundred draws; of repeats only.
-        small_kl: the small-kl bound of the same risk and KL, without a Monte-Carlo term.
-        certificate: with one, at δ in total, of repeats only; both pay for the priors of resets.
-        attempts: starts until the run learned.
-    """
-
-    learned: bool
-    epoch: int
-    train_linear: float
-    bound: float | None
-    kl: float | None
-    test_zero_one: float
-    vote_zero_one: float | None
-    small_kl: float | None
-    certificate: float | None
-    seconds: float
-    attempts: int
-    versions: dict[str, str]
 
 
 def run(configuration: Configuration, store: Store) -> Literal["done", "failed", "busy"]:
@@ -76,27 +47,37 @@ def run(configuration: Configuration, store: Store) -> Literal["done", "failed",
             return "done"
         if not ours:
             return "busy"
+        if store.diverged(configuration):
+            return "failed"
         torch.set_num_threads(1)
         try:
             summary = _summarised(configuration, store.place(configuration))
-        except (ValueError, ArithmeticError, RuntimeError, OSError, MemoryError) as error:
+        except Exception as error:  # whatever it is, the other runs go on
             store.fail(configuration, f"{type(error).__name__}: {error}")
             return "failed"
-        store.finish(configuration, asdict(summary))
+        store.finish(configuration, summary)
     return "done"
 
 
 def _summarised(configuration: Configuration, place: Path) -> Summary:
     (x, y), test = _examples(configuration)
-    current, attempts = configuration, _ATTEMPTS if configuration.repeat else 1
-    loop = _trained(current, place, x, y)
-    while loop.hopeless and current.attempt + 1 < attempts:  # the grid keeps its failures
+    seconds, last = 0.0, _ATTEMPTS if configuration.repeat else 1  # the grid keeps its failures
+    current = configuration
+    while True:
+        over = current.attempt + 1 == last
+        try:
+            loop = _trained(current, place, x, y)
+            seconds += loop.seconds
+            if over or not loop.hopeless:
+                break
+        except FloatingPointError:
+            if over:
+                raise
         current = current.reset()
-        loop = _trained(current, place, x, y)
     loop.model.load_state_dict(loop.model.state_dict() | loop.best)
     best = min(loop.history, key=lambda e: e.guide)
     save_json(place / "history.json", [asdict(e) for e in loop.history])
-    return _summary(loop, best, test, current)
+    return replace(_summary(loop, best, test, current), seconds=seconds)
 
 
 def _examples(configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -135,7 +116,8 @@ def _trained(configuration: Configuration, place: Path, x: Tensor, y: Tensor) ->
     if path.exists():
         try:
             loop.restore(*load_tensors(path))
-        except DamagedFileError:  # from the beginning, then
+        except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
+            # Cut short, or another version's: from the beginning, then.
             path.unlink()
             loop = _loop(configuration, x, y)
     for progress in loop.steps():

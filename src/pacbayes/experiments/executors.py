@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -29,14 +29,16 @@ Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
 def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
     """Whatever is free, then what others were at or have left; yields runs as they end."""
     while work:
-        busy = []
-        for configuration, state in executor(work):
+        busy = [c for c in work if store.state(c) == "running"]
+        free = [c for c in work if c not in busy]
+        if not free:
+            time.sleep(store.patience / 6)
+            continue
+        for configuration, state in executor(free):
             if state == "busy":
                 busy.append(configuration)
             else:
                 yield configuration, state
-        if len(busy) == len(work):
-            time.sleep(store.patience / 6)
         work = busy
 
 
@@ -74,15 +76,21 @@ def _leave_with_parent(parent: int) -> None:
 def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> Iterator[Done]:
     """On the workers of a Dask scheduler, all of which must see the store's folder."""
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client, KilledWorker
         from dask.distributed import as_completed as as_dask_completes
     except ImportError:
         raise ValueError("--executor dask needs pip install 'pacbayes[cluster]'") from None
     with Client(scheduler) as client:
         keys = {c: f"{c.key}-{uuid.uuid4()}" for c in work}  # others may ask for the same
         futures = {client.submit(run, c, store, key=keys[c], retries=3): c for c in work}
-        for future in as_dask_completes(futures):
-            yield futures[future], future.result()
+        try:
+            for future in as_dask_completes(futures):
+                yield futures[future], future.result()
+        except (CancelledError, KilledWorker) as error:
+            raise RuntimeError(
+                f"lost the scheduler {scheduler} or too many of its workers "
+                f"({type(error).__name__}); the same command goes on from here"
+            ) from None
 
 
 def slurm_script(count: int, command: Sequence[str], folder: Path) -> str:

@@ -59,12 +59,9 @@ def _figure(columns: int, width: float = 4.0) -> tuple[Figure, Sequence[Any]]:
 
 
 def _curves(sweep: Sweep, store: Store) -> Figure | None:
-    """Bound, training risk and KL over the epochs of the first repeat of every column."""
-    histories = {}
-    for c in sweep.repeated(store):
-        path = store.place(c) / "history.json"
-        if c.column not in histories and store.summary(c) is not None and path.exists():
-            histories[c.column] = load_json(path)
+    """Bound, training risk and KL over epochs, of each column the first repeat that learned."""
+    paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
+    histories = {name: load_json(path) for name, path in paths.items() if path.exists()}
     if not histories:
         return None
     figure, axes = _figure(3)
@@ -104,9 +101,9 @@ def _samples(sweep: Sweep, store: Store) -> Figure | None:
     best: dict[str, dict[int, float]] = {}
     for c in replace(sweep, search="paper").searched():
         summary = store.summary(c)
-        if summary is not None and summary["bound"] is not None:
+        if summary is not None and summary.bound is not None:
             values = best.setdefault(c.column, {})
-            values[c.samples] = min(values.get(c.samples, 1.0), summary["bound"])
+            values[c.samples] = min(values.get(c.samples, 1.0), summary.bound)
     if not best:
         return None
     figure, (axes,) = _figure(1, 5.5)

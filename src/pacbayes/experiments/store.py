@@ -18,14 +18,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pacbayes.checkpoint import load_json, save_json, write_atomically
+from pacbayes.checkpoint import load_record, save_json, write_atomically
 from pacbayes.experiments.columns import Configuration
 
-__all__ = ["State", "Store"]
+__all__ = ["State", "Store", "Summary"]
 
 State = Literal["done", "running", "failed", "waiting"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run's best epoch, by bound where it is not vacuous and by training loss otherwise.
+
+    Attributes:
+        learned: False where the run was ended early because it had not learned.
+        train_linear, bound, kl: of the best evaluation; the bound in the paper's way.
+        test_zero_one: of the randomised classifier, new weights for every test example; of mlp and
+            pbg of their sign.
+        vote_zero_one: of the majority vote of a hundred draws; of repeats only.
+        small_kl: the small-kl bound of the same risk and KL, without a Monte-Carlo term.
+        certificate: with one, at δ in total, of repeats only; both pay for the priors of resets.
+        attempts: starts until the run learned.
+    """
+
+    learned: bool
+    epoch: int
+    train_linear: float
+    bound: float | None
+    kl: float | None
+    test_zero_one: float
+    vote_zero_one: float | None
+    small_kl: float | None
+    certificate: float | None
+    seconds: float
+    attempts: int
+    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -42,10 +71,10 @@ class Store:
     def place(self, configuration: Configuration) -> Path:
         return self.folder / "runs" / configuration.key
 
-    def summary(self, configuration: Configuration) -> dict[str, Any] | None:
+    def summary(self, configuration: Configuration) -> Summary | None:
         """A finished run's results."""
         path = self.place(configuration) / "summary.json"
-        return load_json(path) if path.exists() else None
+        return load_record(Summary, path) if path.exists() else None
 
     def state(self, configuration: Configuration) -> State:
         place = self.place(configuration)
@@ -56,15 +85,17 @@ class Store:
         return "failed" if (place / "error.txt").exists() else "waiting"
 
     def failure(self, configuration: Configuration) -> str | None:
-        path = self.place(configuration) / "error.txt"
-        return path.read_text().strip() if path.exists() else None
+        try:
+            return (self.place(configuration) / "error.txt").read_text().strip()
+        except FileNotFoundError:
+            return None
 
     def diverged(self, configuration: Configuration) -> bool:
         """Whether its training came to no finite number, which another try would not change."""
         return "FloatingPointError" in (self.failure(configuration) or "")
 
-    def finish(self, configuration: Configuration, summary: dict[str, Any]) -> None:
-        save_json(self.place(configuration) / "summary.json", summary)
+    def finish(self, configuration: Configuration, summary: Summary) -> None:
+        save_json(self.place(configuration) / "summary.json", asdict(summary))
         (self.place(configuration) / "error.txt").unlink(missing_ok=True)
 
     def fail(self, configuration: Configuration, reason: str) -> None:
@@ -103,7 +134,7 @@ class Store:
                 if _token(aside) != seen:  # somebody was quicker, and this is his
                     os.link(aside, path)
                     return None
-            except OSError:
+            except (FileNotFoundError, FileExistsError):
                 return None
             finally:
                 aside.unlink(missing_ok=True)
@@ -112,7 +143,7 @@ class Store:
         own.write_text(token)
         try:
             os.link(own, path)  # there with its token at once, or not at all
-        except OSError:
+        except FileExistsError:
             return None
         finally:
             own.unlink(missing_ok=True)

@@ -43,18 +43,18 @@ class Sweep:
         if not all(store.diverged(c) for c in missing):
             return None
         found = [(c, s) for c in points if (s := store.summary(c)) is not None]
-        found = [(c, s) for c, s in found if s["learned"]] or found
+        found = [(c, s) for c, s in found if s.learned] or found
         if not found:
             return None
-        bounds = [s["bound"] for _, s in found if s["bound"] is not None]
+        bounds = [s.bound for _, s in found if s.bound is not None]
         by = "bound" if bounds and min(bounds) < VACUOUS else "train_linear"
-        return min(found, key=lambda pair: pair[1][by])[0]
+        return min(found, key=lambda pair: getattr(pair[1], by))[0]
 
     def repeated(self, store: Store) -> list[Configuration]:
         """The repeats of the winners that are known by now; repeats count from 1.
 
-        One that never learned, however often it was reset, is followed by another, so that as many
-        as were asked for may learn; twice as many are made at most.
+        One that never learned or diverged, however often it was reset, is followed by another, so
+        that as many as were asked for may learn; twice as many are made at most.
         """
         winners = [self.winner(column, store) for column in self.columns]
         wanted, found = dict.fromkeys(self.columns, self.repeats), []
@@ -63,5 +63,14 @@ class Sweep:
                 if w is not None and wanted[w.column]:
                     found.append(replace(w, repeat=r + 1))
                     summary = store.summary(found[-1])
-                    wanted[w.column] -= summary is None or summary["learned"]
+                    lost = store.diverged(found[-1]) if summary is None else not summary.learned
+                    wanted[w.column] -= not lost
+        return found
+
+    def shown(self, store: Store) -> dict[str, Configuration]:
+        """Of every column the first repeat that learned: its course is what is drawn."""
+        found: dict[str, Configuration] = {}
+        for c in self.repeated(store):
+            if (summary := store.summary(c)) is not None and summary.learned:
+                found.setdefault(c.column, c)
         return found

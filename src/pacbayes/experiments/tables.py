@@ -8,11 +8,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pacbayes import paper
 from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.store import Store
+from pacbayes.experiments.store import Store, Summary
 from pacbayes.experiments.sweep import Sweep
 
 __all__ = ["Format", "Line", "grid_table", "lines", "render", "table1", "table2"]
@@ -28,12 +28,12 @@ class Line:
     """One column of the paper's table: the summaries of its repeats, and what was printed."""
 
     column: str
-    summaries: Sequence[dict[str, Any]]
+    summaries: Sequence[Summary]
     printed: paper.PaperResult | None = None
     hopeless: int = 0  # repeats that never learned, however often they were reset
 
     def values(self, name: str) -> list[float]:
-        return [s[name] for s in self.summaries if s[name] is not None]
+        return [v for s in self.summaries if (v := getattr(s, name)) is not None]
 
     def mean(self, name: str) -> float | None:
         values = self.values(name)
@@ -57,10 +57,10 @@ class Line:
 def lines(sweep: Sweep, store: Store) -> list[Line]:
     """What the store has of a sweep; the paper's numbers beside it on the paper's data."""
     found, beside = [], sweep.dataset == "binary-mnist"
+    made = [(c.column, s) for c in sweep.repeated(store) if (s := store.summary(c)) is not None]
     for column in sweep.columns:
-        repeats = [c for c in sweep.repeated(store) if c.column == column]
-        done = [s for c in repeats if (s := store.summary(c)) is not None]
-        learned = [s for s in done if s["learned"]]
+        done = [s for of, s in made if of == column]
+        learned = [s for s in done if s.learned]
         printed = paper.COLUMNS.get(column) if beside else None
         found.append(Line(column, learned, printed, len(done) - len(learned)))
     return found
@@ -92,7 +92,6 @@ def table2(found: Sequence[Line], sweep: Sweep, store: Store) -> list[list[str]]
     rows = [header]
     for line in found:
         printed, winner = line.printed, sweep.winner(line.column, store)
-        seconds, kl = line.mean("seconds"), line.mean("kl")
         settings = winner.settings() if winner else None
         rows.append(
             [
@@ -100,11 +99,11 @@ def table2(found: Sequence[Line], sweep: Sweep, store: Store) -> list[list[str]]
                 "–" if settings is None else f"{settings.learning_rate:g}",
                 "–" if settings is None or line.column == "mlp" else str(settings.samples),
                 "–" if settings is None else str(len(settings.widths)),
-                "–" if kl is None else f"{kl:.0f}",
-                "–" if printed is None or printed.kl is None else f"{printed.kl:.0f}",
-                "–" if seconds is None else f"{seconds / 60:.1f}",
-                "–" if printed is None else f"{printed.minutes:.0f}",
-                str(sum(s["attempts"] - 1 for s in line.summaries)),
+                _number(line.mean("kl"), line.sigma("kl")),
+                _number(printed.kl if printed else None),
+                _number(line.mean("seconds"), line.sigma("seconds"), 1 / 60, 1),
+                _number(printed.minutes if printed else None),
+                str(sum(s.attempts - 1 for s in line.summaries)),
             ]
         )
     return rows
@@ -121,14 +120,14 @@ def grid_table(sweep: Sweep, store: Store) -> list[list[str]]:
             row = [column, f"{c.learning_rate:g}", "–" if column == "mlp" else str(c.samples)]
             row.append(str(c.depth))
             if summary is None:
-                rows.append([*row, *"––––", store.failure(c) or "not run"])
+                rows.append([*row, *"––––", (store.failure(c) or "not run").splitlines()[0]])
                 continue
-            row += [_percent(summary[name]) for name in _ROWS]
-            row.append("–" if summary["kl"] is None else f"{summary['kl']:.0f}")
+            row += [_percent(getattr(summary, name)) for name in _ROWS]
+            row.append(_number(summary.kl))
             remarks = {
                 "best": c == winner,
                 "the paper's": c == theirs,
-                "ended early": not summary["learned"],
+                "ended early": not summary.learned,
             }
             rows.append([*row, ", ".join(text for text, holds in remarks.items() if holds)])
     return rows
@@ -144,21 +143,28 @@ def render(rows: Sequence[Sequence[str]], style: Format) -> str:
         body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
         top = rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}" + "\n\\toprule"
         return "\n".join([top, body[0], r"\midrule", *body[1:], "\\bottomrule\n\\end{tabular}\n"])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    widths = [max(2, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
     padded = [
         [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
         for row in rows
     ]
     if style == "terminal":
         return "\n".join("  ".join(row) for row in padded) + "\n"
+    padded = [[cell.replace("|", r"\|") for cell in row] for row in padded]
     rule = ["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in [padded[0], rule, *padded[1:]]) + "\n"
 
 
 def _percent(value: float | None, sigma: float | None = None) -> str:
+    return _number(value, sigma, 100, 2)
+
+
+def _number(
+    value: float | None, sigma: float | None = None, unit: float = 1, digits: int = 0
+) -> str:
     if value is None:
         return "–"
-    return f"{100 * value:.2f}" + ("" if sigma is None else f" ± {100 * sigma:.2f}")
+    return f"{unit * value:.{digits}f}" + ("" if sigma is None else f" ± {unit * sigma:.{digits}f}")
 
 
 def _tex(cell: str) -> str:
@@ -166,7 +172,6 @@ def _tex(cell: str) -> str:
         ("±", r"$\pm$"),
         ("Δ/σ", r"$\Delta/\sigma$"),
         ("–", "--"),
-        ("λ", r"$\lambda$"),
     ):
         cell = cell.replace(there, tex)
     return cell.replace("_", r"\_").replace("%", r"\%")

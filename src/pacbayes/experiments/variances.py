@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import torch
 from torch import Tensor
 
 from pacbayes import heads
+from pacbayes.baselines.reinforce import draw_weights
 from pacbayes.bodies import Dense
 from pacbayes.choices import Estimator
+from pacbayes.draws import Draw, estimate
 from pacbayes.network import Network, dense_network
 
 __all__ = ["ESTIMATORS", "gradient_variances", "output_variances"]
 
 ESTIMATORS: tuple[Estimator, ...] = tuple(
-    e for e in get_args(Estimator) if not e.startswith("reinforce")
+    e
+    for e in get_args(Estimator)
+    if e != "reinforce-per-example"  # T·B weight matrices
 )
 
 
@@ -57,7 +61,8 @@ def gradient_variances(
     for estimator in ESTIMATORS:
         same = dense_network(x.shape[1], widths, "sign", estimator=estimator)
         same.load_state_dict(state)
-        found[estimator] = [_variance(same, x, y, T, repeats) for T in samples]
+        loss = _reinforced if estimator == "reinforce" else _loss
+        found[estimator] = [_variance(same, loss, x, y, T, repeats) for T in samples]
     return found
 
 
@@ -65,11 +70,27 @@ def _depth(network: Network) -> int:
     return len(network.body.layers) if isinstance(network.body, Dense) else 0
 
 
-def _variance(network: Network, x: Tensor, y: Tensor, T: int, repeats: int) -> float:
+def _loss(network: Network, x: Tensor, y: Tensor, T: int) -> Tensor:
+    return network.loss(network(x, T), y).mean()
+
+
+def _reinforced(network: Network, x: Tensor, y: Tensor, T: int) -> Tensor:
+    draw = draw_weights(network, x, T)
+    return estimate(Draw(network.loss(draw.value, y), draw.log_prob)).mean()
+
+
+def _variance(
+    network: Network,
+    sampled_loss: Callable[[Network, Tensor, Tensor, int], Tensor],
+    x: Tensor,
+    y: Tensor,
+    T: int,
+    repeats: int,
+) -> float:
     parameters, gradients = list(network.parameters()), []
     for _ in range(repeats):
         try:
-            loss = network.loss(network(x, T), y).mean()
+            loss = sampled_loss(network, x, y, T)
         except ValueError:  # leave-one-out needs two
             return float("nan")
         found = torch.autograd.grad(loss, parameters)

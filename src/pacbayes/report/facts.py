@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from pacbayes.certificate import Certificate
+from pacbayes.checkpoint import load_record
 from pacbayes.explanation import layer_of
 from pacbayes.gaussian import Gaussian, gaussians
 from pacbayes.loop import Evaluation
@@ -15,7 +16,7 @@ from pacbayes.network import Network
 from pacbayes.predictions import TestErrors
 from pacbayes.records import RunRecord
 from pacbayes.report.commands import certify_command, train_command
-from pacbayes.report.reading import read_as, read_certificate, read_history
+from pacbayes.report.reading import read_certificate, read_history
 from pacbayes.report.votes import Votes, look_at_votes
 from pacbayes.runs import Run
 from pacbayes.verify import Finding, verify
@@ -89,7 +90,7 @@ def collect(run: Run) -> RunFacts:
         folder=run.folder,
         record=run.record,
         issued=tuple(_issued(run)),
-        errors=read_as(TestErrors, test) if test.exists() else None,
+        errors=load_record(TestErrors, test) if test.exists() else None,
         history=read_history(run.folder / "history.json"),
         best=run.best,
         movements=_movements(network),

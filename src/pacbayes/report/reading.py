@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, TypeVar
 
 from pacbayes.certificate import Certificate
-from pacbayes.checkpoint import DamagedFileError, load_json
+from pacbayes.checkpoint import DamagedFileError, load_json, parsed
 from pacbayes.loop import Evaluation
 
-__all__ = ["read_as", "read_certificate", "read_history"]
+__all__ = ["read_certificate", "read_history"]
 
-Kind = TypeVar("Kind")
 _CLOSE = 1e-9
-
-
-def read_as(kind: type[Kind], path: Path) -> Kind:
-    """The one record in a JSON file."""
-    return _parsed(kind, load_json(path), path)
 
 
 def read_history(path: Path) -> tuple[Evaluation, ...]:
     record = load_json(path)
     if not isinstance(record, list) or not record:
         raise DamagedFileError(f"{path} has no evaluations")
-    return tuple(_parsed(Evaluation, e, path) for e in record)
+    return tuple(parsed(Evaluation, e, path) for e in record)
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -34,7 +27,7 @@ def read_certificate(path: Path) -> Certificate:
     They are what a bar is drawn of, and no theorem needs them.
     """
     record = load_json(path)
-    c = _parsed(Certificate, {key: record[key] for key in record if key != "format"}, path)
+    c = parsed(Certificate, {key: record[key] for key in record if key != "format"}, path)
     names = {"risk", "monte-carlo", "log terms", *(f"KL of {name}" for name in c.kl_by_part)}
     if c.contributions.keys() != names:
         raise DamagedFileError(f"{path}: contributions are not those of its layers")
@@ -42,10 +35,3 @@ def read_certificate(path: Path) -> Certificate:
     if not abs(total - c.bound) < _CLOSE:
         raise DamagedFileError(f"{path}: contributions add up to {total:.6g}, not to {c.bound:.6g}")
     return c
-
-
-def _parsed(kind: type[Kind], record: Any, path: Path) -> Kind:
-    try:
-        return kind(**record)
-    except TypeError as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pacbayes.checkpoint import load_record
 from pacbayes.experiments.columns import COLUMNS, PAPER, Configuration, grid
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
@@ -17,7 +18,7 @@ from pacbayes.loop import Evaluation
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, card, command_block, details, document, figure, legend
-from pacbayes.report.reading import read_as, read_history
+from pacbayes.report.reading import read_history
 
 __all__ = ["Found", "find_sweeps", "sweep_page"]
 
@@ -39,7 +40,7 @@ class Found:
 def find_sweeps(store: Store) -> list[Found]:
     """What the configurations in a store were made for; the store itself does not say."""
     paths = sorted(store.folder.glob("runs/*/configuration.json"))
-    configurations = [read_as(Configuration, path) for path in paths]
+    configurations = [load_record(Configuration, path) for path in paths]
     groups: dict[tuple[str, int | None], list[Configuration]] = {}
     for c in configurations:
         groups.setdefault((c.dataset, c.epochs), []).append(c)
@@ -50,7 +51,7 @@ def find_sweeps(store: Store) -> list[Found]:
         repeated = [c for c in sweep.repeated(store) if c.column in PAPER]
         if any(c.repeat == 0 for c in group) and not any(c in group for c in repeated):
             sweep = replace(sweep, search="paper")  # whatever was repeated is the search's best
-        histories = dict(_histories(sweep, store))
+        histories = _histories(sweep, store)
         found.append(Found(sweep, tuple(lines(sweep, store)), histories))
     return found
 
@@ -63,17 +64,13 @@ def _repeats(group: Sequence[Configuration], store: Store) -> int:
 
 def _learned(c: Configuration, store: Store) -> bool:
     summary = store.summary(c)
-    return summary is None or summary["learned"]
+    return summary is None or summary.learned
 
 
-def _histories(sweep: Sweep, store: Store) -> Iterator[tuple[str, tuple[Evaluation, ...]]]:
-    """Of the first finished repeat of every column."""
-    seen = set()
-    for c in sweep.repeated(store):
-        path = store.place(c) / "history.json"
-        if c.column not in seen and store.summary(c) is not None and path.exists():
-            seen.add(c.column)
-            yield c.column, read_history(path)
+def _histories(sweep: Sweep, store: Store) -> dict[str, tuple[Evaluation, ...]]:
+    """Of the first repeat of every column that learned."""
+    paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
+    return {name: read_history(path) for name, path in paths.items() if path.exists()}
 
 
 def sweep_page(store: Store, shown: Path) -> str:
