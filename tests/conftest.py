@@ -1,5 +1,6 @@
 """What the tests share: one seed, a yardstick for means, data sets, the command line."""
 
+import signal
 import sys
 
 import numpy as np
@@ -62,8 +63,10 @@ def summarised():
 def run_cli(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["pacbayes", *map(str, arguments)])
+        interrupt = signal.getsignal(signal.SIGINT)
         with pytest.raises(SystemExit) as ended:
             cli.main()
+        signal.signal(signal.SIGINT, interrupt)  # which an interrupted command ignores at its end
         captured = capsys.readouterr()
         return ended.value.code or 0, captured.out, captured.err
 

@@ -196,6 +196,11 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
     )
     assert "learned nothing: 50 examples" in out
     assert "--widths none" in out
+    linear = ("--widths", "none", "--epochs", "1", "--quiet")
+    _, out, _ = run_cli(
+        "train", "--dataset", tmp_path / "noise.npz", "--out", tmp_path / "s", *linear
+    )
+    assert "--widths" not in out  # what is done already is not advised
 
 
 @pytest.mark.parametrize(
@@ -219,7 +224,10 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train", "--out", "{tmp}/r", "--lambda", "0.5"), "--lambda"),
         (("train", "--out", "{tmp}/r", "--dataset", "mnst"), "no data set 'mnst'"),
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/none.csv"), "no such file"),
-        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/nan.csv"), "nan in example 3"),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "{tmp}/nan.csv"),
+            "row 4, column 0: 'nan' is no finite number",
+        ),
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/one.csv"), "1 values"),
         (("train", "--out", "{tmp}/file/r", "--dataset", "digits"), "file"),
         (("train", "--out", "{tmp}/file", "--dataset", "digits"), "file"),
@@ -253,9 +261,42 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("reproduce", "table1", "--out", "{tmp}/r", "--dataset", "x"), "no data set 'x'"),
         (("reproduce", "table1", "--out", "{tmp}/r", "--executor", "dask"), "go together"),
         (("compare", "--n", "3", "--out", "{tmp}/b.png"), "n must be at least 8"),
-        (("train", "--out", "{tmp}/r", "--prior-scale", "0.1,-1"), "positive and finite"),
+        (("train", "--out", "{tmp}/r", "--prior-scale", "0.1,-1"), "within 1e-9 and 1e9"),
         (("train", "--out", "{tmp}/r", "--prior-scale", "a"), "--prior-scale must be numbers"),
         (("predict", "{tmp}", "x.csv", "--method", "best"), "'best' is not one of 'randomised'"),
+        (("train", "--out", "{tmp}/r", "--prior-scale", "1e-30"), "--prior-scale"),
+        (("train", "--out", "{tmp}/r", "--lambda-rate", "-1"), "--lambda-rate"),
+        (
+            ("train", "--out", "{tmp}/r", "--objective", "optim-lambda", "--lambda-rate", "-1"),
+            "--lambda-rate: Input",
+        ),
+        (("train", "--out", "{tmp}/r", "--lambda", "0"), "--lambda: Input"),
+        (("train", "--out", "{tmp}/r", "--prior-epochs", "3"), "give --prior-fraction, too"),
+        (("train", "--out", "{tmp}/r", "--test-data", "a.csv"), "--test-data is for a file"),
+        (("train", "--out", "{tmp}/r", "--label", "y"), "--label is for a .csv file"),
+        (("train", "--out", "{tmp}/r", "--fallback", "digit"), "did you mean 'digits'?"),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "digits", "--data-folder", "x"),
+            "--data-folder is for the IDX files",
+        ),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "digits", "--prior-fraction", "0.0001"),
+            "fraction",
+        ),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "digits", "--tensorboard", "{tmp}/file/x"),
+            "file",
+        ),
+        (
+            (
+                *("train", "--out", "{tmp}/r", "--dataset", "digits", "--widths", "5"),
+                *("--epochs", "1", "--learning-rate", "1e30", "--quiet"),
+            ),
+            "training diverged",
+        ),
+        (("certify", "{tmp}", "--networks", "5"), "--networks is for --bound disintegrated"),
+        (("certify", "{tmp}", "--exact", "--bound", "disintegrated"), "--exact is for"),
+        (("reproduce", "table1", "--out", "{tmp}/file"), "a folder of its own"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
@@ -273,6 +314,77 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     assert err.count("\n") == 1
     assert out == ""
     assert not (tmp_path / "r").exists()
+
+
+def test_predictions_overwrite_nothing_that_a_run_is_made_of(run_cli, csv, tmp_path):
+    folder = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
+    before = {path: path.read_bytes() for path in (csv, *folder.iterdir())}
+    (tmp_path / "new.csv").write_bytes(csv.read_bytes())
+    for data, out, more in (
+        (csv, csv, ()),
+        (tmp_path / "new.csv", csv, ()),
+        (csv, folder / "posterior.safetensors", ()),
+        (csv, folder / "run.json", ("--json",)),
+        (csv, tmp_path / "labels.csv", ("--json",)),
+    ):
+        code, _, err = run_cli("predict", folder, data, "--out", out, *more)
+        assert (code, err.startswith("error: --out ")) == (2, True)
+    assert {path: path.read_bytes() for path in (csv, *folder.iterdir())} == before
+    assert run_cli("predict", folder, csv, "--out", tmp_path / "labels.csv")[0] == 0
+
+
+def test_a_run_with_a_named_label_predicts_where_there_is_none(run_cli, tmp_path):
+    rows = [f"{'ny'[i % 2]},{i % 2 + 0.01 * i},{0.1 * i}" for i in range(40)]
+    (tmp_path / "own.csv").write_text("\n".join(["answer,u,v", *rows]))
+    (tmp_path / "new.csv").write_text("u,v\n1,2\n3,4\n")
+    asked = ("--dataset", tmp_path / "own.csv", "--label", "answer", "--out", tmp_path / "run")
+    assert run_cli("train", *asked, *SMALL)[0] == 0
+    code, out, _ = run_cli("predict", tmp_path / "run", tmp_path / "new.csv")
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert "error on the labels" in run_cli("predict", tmp_path / "run", tmp_path / "own.csv")[2]
+
+
+def test_a_kept_network_that_is_damaged_hinders_no_other_certificate(run_cli, tmp_path):
+    folder = tmp_path / "run"
+    train = ("--dataset", "digits", "--widths", "none", "--epochs", "1", "--out", folder)
+    assert run_cli("train", *train, "--quiet")[0] == 0
+    assert run_cli("certify", folder, "--bound", "disintegrated")[0] == 0
+    assert "drawn" in run_cli("certify", folder, "-T", "2", "--json")[1]
+    (folder / "drawn.safetensors").write_bytes(b"")
+    code, out, _ = run_cli("certify", folder, "-T", "2", "--json")
+    assert (code, json.loads(out)["test"]["drawn"]) == (0, None)
+
+
+def test_verify_says_that_it_counted_the_errors_of_a_drawn_network(run_cli, tmp_path):
+    folder = tmp_path / "run"
+    train = ("--dataset", "digits", "--widths", "none", "--epochs", "1", "--out", folder)
+    assert run_cli("train", *train, "--quiet")[0] == 0
+    assert run_cli("certify", folder, "--bound", "disintegrated")[0] == 0
+    assert run_cli("verify", folder)[1].splitlines()[-1] == "The certificate holds."
+    assert run_cli("certify", folder, "-T", "2")[0] == 0
+    assert "taken as claimed" in run_cli("verify", folder)[1].splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["a[b]c", "o[/x]"])
+def test_brackets_in_a_path_are_part_of_it(run_cli, csv, tmp_path, name):
+    folder, data = tmp_path / name, tmp_path / "d[bold].csv"
+    data.write_bytes(csv.read_bytes())
+    code, out, err = run_cli("train", "--dataset", data, "--out", folder, *SMALL)
+    assert (code, str(data) in err) == (0, True)
+    code, out, _ = run_cli("certify", folder)
+    assert code == 0
+    assert str(folder / "certificate.json") in "".join(out.split("\n"))
+
+
+def test_one_folder_is_a_run_or_a_store(run_cli, csv, tmp_path):
+    run_cli("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
+    code, _, err = run_cli("reproduce", "table1", "--out", tmp_path / "run")
+    assert (code, "a folder of its own" in err) == (2, True)
+    asked = ("--columns", "mlp", "--dataset", "digits", "--epochs", "1", "--repeats", "1")
+    assert run_cli("reproduce", "table1", *asked, "--out", tmp_path / "store")[0] == 0
+    code, _, err = run_cli("train", "--dataset", csv, "--out", tmp_path / "store", *SMALL)
+    assert (code, "is a store of reproduce's runs" in err) == (2, True)
 
 
 def test_damage_is_reported_by_name(run_cli, csv, tmp_path):

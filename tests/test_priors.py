@@ -203,6 +203,16 @@ def test_learning_resumes_with_the_same_bits(augmentation, tmp_path):
     assert list(preparation.prior_steps(tmp_path / "parts", asked, source, data)) == []
 
 
+def test_what_is_learned_can_be_resumed_from_the_first_epoch_on(tmp_path):
+    x, y = images(200)
+    np.savez(tmp_path / "data.npz", x=x.numpy(), y=y.numpy())
+    source = DataSource(str(tmp_path / "data.npz"))
+    for progress in preparation.prior_steps(tmp_path / "r", settings(), source, source.load()):
+        if progress.epoch == 2:
+            break
+    assert (tmp_path / "r" / "learning.safetensors").exists()
+
+
 def test_many_classes_have_learned_priors_too():
     x, _ = examples()
     y = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
@@ -291,7 +301,7 @@ def test_a_split_of_ones_own_is_noticed(run):
 
 
 def test_several_scales_must_all_be_scales():
-    with pytest.raises(ValueError, match="must be positive and finite"):
+    with pytest.raises(ValueError, match="within 1e-9 and 1e9"):
         settings(prior_scales=(0.3, -1.0))
 
 

@@ -36,6 +36,10 @@ def test_changes_override_a_protocol_and_survive_json():
         ({"activation": "sign", "estimator": "leave-one-out", "samples": 1}, "at least 2, got 1"),
         ({"activation": "sign", "estimator": "local-expectation", "samples": 1}, "at least 2"),
         ({"widths": (3, 0)}, "widths must be between"),
+        ({"widths": "none"}, r"widths must be numbers, as \(100, 100\), or \(\), got 'none'"),
+        ({"prior_scale": 1e-30}, "prior_scale"),
+        ({"prior_scale": float("inf")}, "prior_scale"),
+        ({"epochs": 10**20}, "epochs"),
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"lam": 1.0}, "lam"),
         ({"seed": -1}, "seed"),
@@ -53,3 +57,9 @@ def test_one_sample_is_enough_where_no_baseline_needs_more():
     Settings(activation="sign", estimator="local-expectation", widths=(5,), samples=1)
     Settings(activation="sign", estimator="leave-one-out", widths=(), samples=1)
     Settings(activation="relu", estimator="leave-one-out", samples=1)
+
+
+def test_an_objective_that_there_is_not_is_named():
+    for protocol in ("paper", "fast"):
+        with pytest.raises(ValueError, match=r"objective must be one of fix-lambda.*got 'catoni'"):
+            Settings.of(protocol, "relu", "catoni")

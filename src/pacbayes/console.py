@@ -78,11 +78,13 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
     e, of = best.best, ""
     if learned_nothing(e.risk, len(best.record.data.classes)):
         print(f"The network has learned nothing: {best.record.data.n} examples may be too")
-        print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
+        if best.settings.widths:
+            print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
+        else:
+            print(f"few, or {best.settings.epochs} epochs. Try more (--epochs).")
     elif e.bound > _LOOSE:
-        print(
-            "The bound is loose. Fewer weights (--widths none), or a prior that learns from a part"
-        )
+        fewer = "Fewer weights (--widths none)" if best.settings.widths else "More epochs"
+        print(f"The bound is loose. {fewer}, or a prior that learns from a part")
         print("of the examples (--prior-fraction 0.5), may give a tighter one.")
     if len(runs) > 1:
         of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
@@ -97,9 +99,9 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
 
 def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
     """The certificate in words, its numbers, and the paper's beside them where comparable."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
     c = certificate
-    console.print(f"\n[bold]Certificate: at most {percent_up(c.bound)} error[/bold]", end="")
+    console.print(f"\nCertificate: at most {percent_up(c.bound)} error", style="bold", end="")
     console.print(" (vacuous: it says nothing)" if c.vacuous else "")
     console.print(f"{sentence(c)}\n")
     console.print(_steps(c))

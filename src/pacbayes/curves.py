@@ -25,6 +25,7 @@ def check(folder: Path) -> None:
         raise ValueError("--tensorboard needs pip install 'pacbayes[tensorboard]'")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--tensorboard must be a folder, got the file {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def recorded(steps: Iterator[Progress], run: Run, folder: Path) -> Iterator[Progress]:

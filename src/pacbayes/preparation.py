@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -20,7 +22,7 @@ from pacbayes.records import DataRecord, DataSource, RunRecord, versions
 from pacbayes.runs import CHECKPOINT_SECONDS, Run, open_run
 from pacbayes.settings import Settings
 
-__all__ = ["prepare", "prior_steps"]
+__all__ = ["prepare", "prior_steps", "withdraw"]
 
 _LEARNING = "learning.safetensors"
 _OF_LEARNING = ("prior_epochs", "prior_rate", "prior_augmentation")  # idle with a data-free prior
@@ -33,10 +35,10 @@ def prior_steps(
     if not settings.prior_fraction or (folder / "run.json").exists():
         return
     check_sample(*data.tensors("train"), repeats=settings.repeats)
-    folder.mkdir(parents=True, exist_ok=True)
     wanted, own, _ = _wanted(settings, source, data)
+    folder.mkdir(parents=True, exist_ok=True)
     asked = {"asked": _asked(settings, wanted)}
-    teacher, saved = _teacher(folder, settings, data, own, asked), time.monotonic()
+    teacher, saved = _teacher(folder, settings, data, own, asked), -math.inf
     for progress in teacher.steps():
         epoch_over = progress.batch == progress.batches
         if epoch_over and (teacher.finished or time.monotonic() - saved > CHECKPOINT_SECONDS):
@@ -61,6 +63,8 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
             )
         run.load_prior()
         return run
+    if (folder / "sweep.json").exists():
+        raise ValueError(f"{folder} is a store of reproduce's runs; give another --out")
     new = not folder.exists()
     if own is None:
         check_sample(*data.tensors("train"), repeats=settings.repeats)
@@ -89,6 +93,18 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         raise
     (folder / _LEARNING).unlink(missing_ok=True)
     return Run(folder, record)
+
+
+def withdraw(run: Run) -> None:
+    """Take back a run that came to nothing before its first checkpoint: another may have its
+    folder, and would come to something where this one never will.
+    """
+    if (run.folder / "checkpoint.safetensors").exists():
+        return
+    for name in ("run.json", "prior.safetensors", "split.safetensors"):
+        (run.folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # others' files are in it
+        run.folder.rmdir()
 
 
 def _wanted(

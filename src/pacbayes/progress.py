@@ -25,7 +25,7 @@ _SILENCE = 30.0  # seconds after which a line says that something happens, where
 
 def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool) -> None:
     """Follow a run to its end."""
-    console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     s = run.settings
     scales = "learned" if s.learned_scale else "unit"
     k = len(run.record.data.classes)
@@ -47,7 +47,7 @@ def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bo
 
 def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
     """Follow the learning of a prior, if there is any."""
-    console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     title = f"prior of scale {settings.prior_scale:g}, "
     _follow(steps, settings.prior_epochs, title, console, _prior_line, None)
 
@@ -60,7 +60,7 @@ def _follow(
     line: Callable[[Evaluation], str],
     bound: float | None,
 ) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None))
     bar = Bar(*columns, console=console, expand=True, transient=True)
     bar.disable = not console.is_terminal
     with bar:
@@ -70,6 +70,8 @@ def _follow(
             done, now = step.epoch - 1 + step.batch / step.batches, time.monotonic()
             if task is None:
                 task, first = bar.add_task(title, total=epochs), step.epoch - 1
+                if title:
+                    console.print(f"{title}{epochs} epochs")
             left = duration((now - started) * (epochs - done) / (done - first))
             if (e := step.evaluation) is not None:
                 bound = e.bound if line is _line else None

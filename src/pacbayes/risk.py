@@ -117,6 +117,8 @@ def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
 
 
 def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
     rows = _ROWS if network.outputs == 1 else _ROWS // 10  # each makes a grid for every class
     size = _FEW if network.freshness == "per-batch" else max(1, rows // samples)
     return (slice(start, start + size) for start in range(0, n, size))

@@ -129,8 +129,10 @@ class Run:
     def load_prior(self) -> dict[str, Tensor]:
         """P as it was written before the data were looked at."""
         path = self.folder / "prior.safetensors"
-        if not path.exists() or file_sha256(path) != self.record.prior_sha256:
-            raise DamagedFileError(f"{path} is not the run's prior")
+        if not path.exists():
+            raise DamagedFileError(f"there is no {path}, the run's prior")
+        if file_sha256(path) != self.record.prior_sha256:
+            raise DamagedFileError(f"{path} is damaged: it is not the run's prior")
         return load_tensors(path)[0]
 
     def bound_set(self, data: Dataset) -> tuple[Tensor, Tensor]:
@@ -180,7 +182,7 @@ def open_run(folder: Path) -> Run:
         return Run(folder, RunRecord.model_validate(load_json(path)))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])) or "as a whole"
         raise DamagedFileError(f"{path} is damaged: {where}: {first['msg']}") from error
 
 

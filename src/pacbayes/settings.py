@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pacbayes import paper
 from pacbayes.choices import Activation, Augmentation, Engine, Estimator, Objective, Protocol
@@ -23,7 +22,7 @@ class Settings(BaseModel):
     widths: tuple[int, ...] = (100, 100, 100)
     estimator: Estimator = "leave-one-out"
     learned_scale: bool = False
-    prior_scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+    prior_scale: float = Field(1.0, ge=1e-9, le=1e9)  # float32 has squares of these
     prior_scales: tuple[
         float, ...
     ] = ()  # all that are tried, this one among them; each is paid for
@@ -34,7 +33,7 @@ class Settings(BaseModel):
     objective: Objective = "fix-lambda"
     lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
-    epochs: int = Field(200, ge=1)
+    epochs: int = Field(200, ge=1, le=1_000_000)
     batch_size: int | None = Field(
         None, ge=1, le=2**31
     )  # None is a hundredth of n, within 16 and 512
@@ -48,12 +47,19 @@ class Settings(BaseModel):
     delta: float = Field(0.05, gt=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**63)
 
+    @field_validator("widths", mode="before")
+    @classmethod
+    def _no_text(cls, widths: Any) -> Any:
+        if isinstance(widths, str):  # its letters would be taken for widths
+            raise ValueError(f"widths must be numbers, as (100, 100), or (), got {widths!r}")
+        return widths
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         if any(not 1 <= d <= 100_000 for d in self.widths):
             raise ValueError(f"widths must be between 1 and 100000, got {self.widths}")
-        if any(not (s > 0 and math.isfinite(s)) for s in self.prior_scales):
-            raise ValueError(f"prior scales must be positive and finite, got {self.prior_scales}")
+        if any(not 1e-9 <= s <= 1e9 for s in self.prior_scales):
+            raise ValueError(f"prior scales must be within 1e-9 and 1e9, got {self.prior_scales}")
         if self.prior_scales and self.prior_scale not in self.prior_scales:
             raise ValueError(f"prior scale {self.prior_scale} is not among {self.prior_scales}")
         if len(set(self.prior_scales)) < len(self.prior_scales):
@@ -92,8 +98,10 @@ class Settings(BaseModel):
         """
         if activation not in (units := get_args(Activation)):
             raise ValueError(f"activation must be one of {', '.join(units)}, got {activation!r}")
+        if objective not in (None, *(kinds := get_args(Objective))):
+            raise ValueError(f"objective must be one of {', '.join(kinds)}, got {objective!r}")
         chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
-        learned_prior = changes.get("prior_fraction", 0.0) > 0
+        learned_prior = bool(changes.get("prior_fraction"))
         small = learned_prior and protocol == "fast"
         objective = objective or ("small-kl" if small else "fix-lambda")
         chosen |= {"objective": objective}

@@ -30,8 +30,9 @@ from safetensors import SafetensorError, safe_open
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Activation, CertificateBound, MonteCarlo
 from pacbayes.data import load
 
-__all__ = ["Finding", "verify"]
+__all__ = ["COUNTED", "Finding", "verify"]
 
+COUNTED = "its errors"  # the finding that a risk was counted and not taken as claimed
 _BITS = 128
 _FALSE_ALARM = 1e-6  # of the new estimate of the risk
 _ALPHA = 1.001  # Catoni's α, fixed once and for all
@@ -169,7 +170,7 @@ def _read(path: Path, kind: type[Kind]) -> Kind:
         return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])) or "as a whole"
         raise ValueError(f"{path}: {where}: {first['msg']}") from error
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
@@ -430,7 +431,7 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
     variances = {name: np.zeros_like(w) for name, w in drawn.items()}
     wrong = int(_wrong(_layers(drawn, variances), run.settings.activation, *data).sum())
     holds = Fraction(c.risk) >= Fraction(wrong / c.n) and c.risk == c.risk_upper
-    yield Finding("its errors", holds, f"{wrong} of {c.n}, {c.risk:.6f} claimed")
+    yield Finding(COUNTED, holds, f"{wrong} of {c.n}, {c.risk:.6f} claimed")
     delta = arb(c.ledger.get("pac-bayes", 1e-300))
     total = ratio + (2 * arb(c.n).sqrt() * max(1, networks) / delta).log()
     holds = networks >= 1 and _beyond(c.risk, c.bound, (total if total > 0 else arb(0)) / c.n)

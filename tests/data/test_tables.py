@@ -57,15 +57,17 @@ def test_npz_flattens_images_and_may_lack_labels(tmp_path):
     [
         ("", "no examples"),
         ("u,v,class\n", "a header but no examples"),
-        ("1,2,a\n3,nan,b\n", "nan in example 1, feature 1"),
-        ("1,2,a\n3,inf,b\n", "inf in example 1, feature 1"),
-        ("1,2,a\n3,1e99,b\n", "inf in example 1, feature 1"),
+        ("1,2,a\n3,nan,b\n", "row 2, column 1: 'nan' is no finite number"),
+        ("1,2,a\n3,inf,b\n", "row 2, column 1: 'inf' is no finite number"),
+        ("1,2,a\n3,1e99,b\n", "row 2, column 1: '1e99' is no finite number"),
         ("1,2,a\n3,b\n", "row 2: 2 columns, expected 3"),
         ("1,,a\n3,4,b\n", "row 1, column 1: a value is missing"),
         (
             "1,2,a\n3,?,b\n",
             r"row 2, column 1: '\?' is not a number; --label says",
         ),
+        ("1,2,a\n3,4,\n", "row 2, column 2: the label is missing"),
+        ("u,v,class\n1,2,a\n3,4, \n", "row 3, column 'class': the label is missing"),
         ("a\nb\n", "separated by commas"),
     ],
 )
@@ -134,3 +136,25 @@ def test_wrong_width_suffix_path_and_column_are_named(tmp_path):
         read_table(tmp_path / "none.csv")
     with pytest.raises(DataError, match=r"need a \.npz or \.csv"):
         read_table(write(tmp_path, "1", "data.txt"))
+
+
+def test_the_label_column_of_training_is_taken_where_it_is_and_not_missed_where_not(tmp_path):
+    def read(text, usual):
+        return read_table(write(tmp_path, text), width=2, usual=usual)
+
+    assert read("y,u,v\na,1,2\n", "y").labels.tolist() == ["a"]
+    assert read("u,v\n1,2\n", "y").labels is None
+    assert read("a,1,2\n", "0").labels.tolist() == ["a"]
+    assert read("1,2\n", "0").labels is None
+
+
+def test_spaces_around_names_do_not_count(tmp_path):
+    table = read_table(write(tmp_path, "y, u ,v\na,1,2\nb,3,4\n"), " y".strip())
+    assert table.names == ("u", "v")
+    assert read_table(write(tmp_path, "u, y\n1,a\n2,b\n"), "y").labels.tolist() == ["a", "b"]
+
+
+def test_a_folder_is_not_a_file(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(DataError, match="a folder, not a file"):
+        read_table(tmp_path / "a.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -62,6 +63,7 @@ def main() -> None:
     """Run the command line: exit code 0, 2 for bad input, 130 when interrupted."""
     code = _run()
     if code == _INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end in a traceback
         hint = "; the same command resumes" if sys.argv[1:2] in (["train"], ["reproduce"]) else ""
         print(f"\ninterrupted{hint}", file=sys.stderr)
     if code == _NOBODY_READS:  # Python would complain of what is left to write

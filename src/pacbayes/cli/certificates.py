@@ -69,6 +69,10 @@ def certify(
     """
     started = time.monotonic()
     check_samples(samples)
+    if networks > 1 and bound != "disintegrated":
+        raise ValueError(f"--networks is for --bound disintegrated, got --bound {bound}")
+    if exact and bound == "disintegrated":
+        raise ValueError("--exact is for the randomised classifier; a drawn network has no draws")
     set_threads(threads)
     from pacbayes import console, predictions, runs
 
@@ -122,26 +126,30 @@ def verify(
     """
     started = time.monotonic()
     from pacbayes import console
+    from pacbayes.verify import COUNTED
     from pacbayes.verify import verify as check
 
     paths = [certificate]
     if certificate.is_dir():
         paths = sorted(certificate.glob("certificate*.json")) or [certificate / "certificate.json"]
-    found = []
+    found, measured = [], True
     for path in paths:
         if len(paths) > 1 and not as_json:
             print(f"{path.name}:")
+        counted = full
         for finding in check(path, full=full):
             found.append(finding)
+            counted = counted or finding.name == COUNTED
             if not as_json:
                 print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
+        measured = measured and counted
     holds = all(f.holds for f in found)
     if as_json:
         print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
     else:
         certificates = "The certificate holds" if len(paths) == 1 else "The certificates hold"
         negative = "The certificate does NOT hold." if len(paths) == 1 else "NOT all hold."
-        claimed = "" if full else " (the training risk taken as claimed; --full measures it)"
+        claimed = "" if measured else " (the training risk taken as claimed; --full measures it)"
         print(f"{certificates}{claimed}." if holds else negative, flush=True)
         took, folder = console.duration(time.monotonic() - started), paths[0].parent
         following = f" Next: {console.command('predict', folder, 'DATA')}" if holds else ""

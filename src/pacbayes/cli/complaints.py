@@ -22,7 +22,8 @@ def one_line(error: Exception) -> str:
     if not callable(details):
         return str(error)
     first = details()[0]  # pydantic's errors run to paragraphs otherwise
-    where = ".".join(map(str, first["loc"])).replace("lam", "lambda").replace("_", "-")
+    where = ".".join(map(str, first["loc"])).replace("_", "-")
+    where = "lambda" if where == "lam" else where
     what = first["msg"].removeprefix("Value error, ")
     return f"--{where}: {what}, got {first['input']!r}" if where else what
 

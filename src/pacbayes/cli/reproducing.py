@@ -42,7 +42,10 @@ def reproduce(
     ],
     out: Annotated[Path, typer.Option(help="Store of runs; what is in it is not made again.")],
     dataset: Annotated[
-        str, typer.Option(help="As for train.", autocompletion=completion.datasets)
+        str,
+        typer.Option(
+            help="binary-mnist, binary-fashion-mnist or digits.", autocompletion=completion.datasets
+        ),
     ] = "binary-mnist",
     columns: Annotated[
         str | None,
@@ -79,16 +82,20 @@ def reproduce(
 
     Kill it at any time: the same command goes on. A folder may be filled by several at once.
 
-    pacbayes reproduce table1 --dataset digits --epochs 5 --repeats 2 --out runs/digits
+    pacbayes reproduce table1 --dataset digits --epochs 5 --repeats 2 --out runs/sweep
 
-    pacbayes reproduce status --out runs/paper
+    pacbayes reproduce status --out runs/sweep
     """
     from pacbayes.data import NAMES
     from pacbayes.experiments.columns import ADDED, COLUMNS
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
-    names = COLUMNS if columns is None else tuple(dict.fromkeys(columns.split(",")))
+    names = (
+        COLUMNS
+        if columns is None
+        else tuple(dict.fromkeys(name.strip() for name in columns.split(",")))
+    )
     if unknown := [name for name in names if name not in COLUMNS]:
         hint = did_you_mean(unknown[0], COLUMNS) or f"; give some of {', '.join(COLUMNS)}"
         raise ValueError(f"no column {unknown[0]!r}{hint}")
@@ -102,6 +109,8 @@ def reproduce(
         names, grid, repeats = tuple(name for name in names if name not in ADDED), "paper", 0
         if not names:
             raise ValueError(f"the columns {', '.join(ADDED)} have no grid; give another")
+    if out.is_file() or (out / "run.json").exists():
+        raise ValueError(f"--out must be a folder of its own for a store of runs, got {out}")
     sweep, store = Sweep(names, dataset, epochs, repeats, grid), Store(out.resolve())
     if what == "status":
         sources = (context.get_parameter_source(name) for name in _SWEEP)

@@ -28,6 +28,7 @@ from pacbayes.cli.options import (
     set_threads,
     widths_of,
 )
+from pacbayes.spelling import did_you_mean
 
 __all__ = ["train"]
 
@@ -99,7 +100,10 @@ def train(
     ] = None,
     objective: Annotated[
         Objective | None,
-        _objective(help="Keep λ, learn it, or take small-kl's.  [default: fix-lambda]"),
+        _objective(
+            help="Keep λ, learn it, or take small-kl's.  [default: fix-lambda; small-kl with "
+            "--prior-fraction]"
+        ),
     ] = None,
     lam: Annotated[float | None, _objective("--lambda", help="λ.  [default: n]")] = None,
     lambda_rate: Annotated[float | None, _objective(help="SGD rate of optim-lambda.")] = None,
@@ -163,6 +167,14 @@ def train(
     }
     from pacbayes.settings import Settings
 
+    _check_data(dataset, data_folder, test_data, label, fallback)
+    if not prior_fraction:
+        for name in ("prior_epochs", "prior_rate", "prior_augmentation"):
+            if changes[name] is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{option} is for a prior that learns: give --prior-fraction, too")
+    if lambda_rate is not None and objective != "optim-lambda":
+        raise ValueError("--lambda-rate is for --objective optim-lambda")
     given = {name: value for name, value in changes.items() if value is not None}
     settings = Settings.of(protocol, activation, objective, **given)  # complains before data load
     set_threads(threads)
@@ -191,7 +203,7 @@ def train(
     chosen, begun = settings.prior_scales or (settings.prior_scale,), []
     for scale in chosen:  # every prior is there before the first look at the bound set
         own = settings.model_copy(update={"prior_scale": scale})
-        folder = out if len(chosen) == 1 else out / f"scale-{scale:g}"
+        folder = out if len(chosen) == 1 else out / f"scale-{str(scale).removesuffix('.0')}"
         steps = preparation.prior_steps(folder, own, source, data)
         progress.show_prior(steps, own, quiet=quiet or as_json)
         begun.append(preparation.prepare(folder, own, source, data))
@@ -201,10 +213,35 @@ def train(
         if tensorboard is not None:
             place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
             steps = curves.recorded(steps, run, place)
-        progress.show_training(steps, run, note, quiet=quiet or as_json)
+        try:
+            progress.show_training(steps, run, note, quiet=quiet or as_json)
+        except ArithmeticError:
+            preparation.withdraw(run)
+            raise
     best = min(begun, key=lambda run: run.best.bound)
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:
         took = f"Trained in {console.duration(time.monotonic() - started)}"
         console.show_trained(begun, best, "Was trained already" if already else took)
+
+
+def _check_data(
+    dataset: str,
+    folder: Path | None,
+    test: Path | None,
+    label: str | None,
+    fallback: str | None,
+) -> None:
+    """Refuse what would not be looked at."""
+    from pacbayes.data import NAMES
+
+    if fallback is not None and fallback not in NAMES and not Path(fallback).suffix:
+        hint = did_you_mean(fallback, NAMES) or f"; give one of {', '.join(NAMES)}"
+        raise ValueError(f"--fallback: no data set {fallback!r}{hint}")
+    if dataset in NAMES and test is not None:
+        raise ValueError(f"--test-data is for a file of one's own; {dataset} has its test part")
+    if label is not None and Path(dataset).suffix != ".csv":
+        raise ValueError(f"--label is for a .csv file, got --dataset {dataset}")
+    if folder is not None and (dataset == "digits" or dataset not in NAMES):
+        raise ValueError(f"--data-folder is for the IDX files of MNIST, got --dataset {dataset}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from pacbayes.cli.options import (
     check_samples,
     set_threads,
 )
+
+if TYPE_CHECKING:
+    from pacbayes.runs import Run
 
 __all__ = ["plot", "predict"]
 
@@ -63,6 +66,8 @@ def predict(
     from pacbayes import console, predictions, runs
 
     opened = runs.open_run(run)
+    if out is not None:
+        _check_out(out, opened, data, ".json" if as_json else ".csv")
     prediction = predictions.predict(opened, data, method, samples=samples, seed=seed, label=label)
     console.show_prediction(prediction, out, as_json=as_json)
     if not as_json:
@@ -72,6 +77,16 @@ def predict(
         certified = opened.certificate_path(claims[method]).exists()
         doubt = "" if certified else f" Nothing certifies this predictor yet: {asked}"
         console.remark(f"Took {console.duration(time.monotonic() - started)}.{doubt}")
+
+
+def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
+    """Labels go to a file of their kind, and over nothing that a run is made of."""
+    if out.suffix != suffix:
+        raise ValueError(f"--out must be a {suffix} file, got {out}")
+    source = run.record.data.source
+    kept = [Path(p).resolve() for p in (data, source.name, source.test) if p is not None]
+    if out.resolve() in [*kept, *(path.resolve() for path in run.folder.glob("*.json"))]:
+        raise ValueError(f"--out {out} would overwrite what is read; give another file")
 
 
 def plot(

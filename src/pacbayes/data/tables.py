@@ -32,23 +32,26 @@ class Table:
     headless: bool = False
 
 
-def read_table(path: Path, label: str | None = None, width: int | None = None) -> Table:
+def read_table(
+    path: Path, label: str | None = None, width: int | None = None, usual: str | None = None
+) -> Table:
     """Read a file of examples.
 
     Args:
         label: name or position (from 0) of a CSV file's label column; the last one by default.
         width: how many features there must be; a CSV file of exactly so many columns, and no label
             named, then has no labels.
+        usual: the label column of the file trained on, which this one need not have.
 
     Raises:
         DataError: the file is missing, malformed, empty, or has entries that are not numbers.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such file")
+        raise DataError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     if path.suffix == ".npz":
         table = _read_npz(path)
     elif path.suffix == ".csv":
-        table = _read_csv(path, label, width)
+        table = _read_csv(path, label, width, usual)
     else:
         raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
     check_features(table.x, str(path))
@@ -96,7 +99,7 @@ def _read_npz(path: Path) -> Table:
     return Table(_floats(x.reshape(len(x), -1)), labels)
 
 
-def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
+def _read_csv(path: Path, label: str | None, width: int | None, usual: str | None) -> Table:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
@@ -104,34 +107,43 @@ def _read_csv(path: Path, label: str | None, width: int | None) -> Table:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
     if not rows:
         raise DataError(f"{path}: no examples")
-    columns = len(rows[0])
+    rows[0], columns = [cell.strip() for cell in rows[0]], len(rows[0])
+    if label is None and (usual in rows[0] or columns - 1 == width):
+        label = usual
     column = None if label is None and columns == width else _column(path, rows[0], label)
     features = [i for i in range(columns) if i != column]
     if not features:
         raise DataError(f"{path}: only one column; fields must be separated by commas")
     named = label is not None and label in rows[0]
-    header = named or any(rows[0][i].strip() and not _is_number(rows[0][i]) for i in features)
+    header = named or any(rows[0][i] and not _is_number(rows[0][i]) for i in features)
     body = rows[1:] if header else rows
     if not body:
         raise DataError(f"{path}: a header but no examples")
-    x = np.empty((len(body), len(features)))
+    places = [repr(name) if header else str(i) for i, name in enumerate(rows[0])]
+    x = np.empty((len(body), len(features)), np.float32)
     for r, row in enumerate(body):
-        line = r + 1 + header
+        where = f"{path}, row {r + 1 + header}"
         if len(row) != columns:
-            raise DataError(f"{path}, row {line}: {len(row)} columns, expected {columns}")
+            raise DataError(f"{where}: {len(row)} columns, expected {columns}")
+        if column is not None and not row[column].strip():
+            raise DataError(f"{where}, column {places[column]}: the label is missing")
         try:
-            x[r] = [row[i] for i in features]
+            x[r] = _floats(np.array([float(row[i]) for i in features]))
         except ValueError:
             bad = next(i for i in features if not _is_number(row[i]))
-            place = repr(rows[0][bad].strip()) if header else str(bad)
             what = "a value is missing"
             if row[bad].strip():
                 what = f"{row[bad]!r} is not a number"
                 what += "" if label or column is None else "; --label says where the labels are"
-            raise DataError(f"{path}, row {line}, column {place}: {what}") from None
+            raise DataError(f"{where}, column {places[bad]}: {what}") from None
+        if not np.isfinite(x[r]).all():
+            bad = features[int(np.argmin(np.isfinite(x[r])))]
+            raise DataError(
+                f"{where}, column {places[bad]}: {row[bad]!r} is no finite number of 32 bits"
+            )
     labels = None if column is None else np.array([row[column].strip() for row in body])
-    names = tuple(rows[0][i].strip() for i in features) if header else None
-    return Table(_floats(x), labels, names, headless=not header)
+    names = tuple(rows[0][i] for i in features) if header else None
+    return Table(x, labels, names, headless=not header)
 
 
 def _column(path: Path, first: list[str], label: str | None) -> int:

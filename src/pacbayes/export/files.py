@@ -120,7 +120,7 @@ def _certificate(run: Run, method: Method, *, sampled: bool) -> dict[str, Any]:
         about = claim["provenance"]["posterior_sha256"]
         bound, name, delta = claim["bound"], claim["bound_name"], claim["delta"]
     except (KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path} is damaged: it has no {error}") from error
+        raise DamagedFileError(f"{path} is damaged: it is no certificate") from error
     if about != file_sha256(run.folder / "posterior.safetensors"):
         return {"says": f"{no}: {path.name} is about another posterior"}
     if method == "vote" and sampled and name != "first-order":  # Markov's holds for any T
