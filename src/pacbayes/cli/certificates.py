@@ -117,7 +117,8 @@ def verify(
     """Check certificates from the files beside them.
 
     Hashes, the δ ledger, n, the KL, the Monte-Carlo term and the bound are derived anew in interval
-    arithmetic, without torch; the training risk is taken as claimed unless --full measures it, too.
+    arithmetic, without torch; the training risk is taken as claimed unless --full measures it, too,
+    or it is that of a network drawn once, whose errors are counted.
     Exit code 1 if anything does not hold.
 
     pacbayes verify runs/mine

@@ -83,8 +83,9 @@ def _summarised(configuration: Configuration, place: Path) -> Summary:
 def _examples(configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """To train on, and to test on.
 
-    PBGNet's published code pools the two and keeps a quarter for testing. The paper's pbg was made
-    with it: at the best C its printed bound is that of its printed loss and KL at n = 52 500.
+    PBGNet's published code pools the two and keeps a quarter for testing. The paper ran that code
+    and says that it used all training images; its printed bound, loss and KL agree with one another
+    at n = 52 500 and not at 60 000 (docs/paper.md, item 11).
     """
     data = load(configuration.dataset)
     train, test = data.tensors("train"), data.tensors("test")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pacbayes import paper
 from pacbayes.checkpoint import load_json, write_atomically
 from pacbayes.data import load
 from pacbayes.experiments.store import Store
@@ -109,7 +110,11 @@ def _samples(sweep: Sweep, store: Store) -> Figure | None:
     figure, (axes,) = _figure(1, 5.5)
     for column, values in best.items():
         axes.plot(sorted(values), [100 * values[T] for T in sorted(values)], "o-", label=column)
-    axes.set(xlabel="T in training", ylabel="best bound of the grid, per cent", xscale="log")
+    axes.set(xlabel="T in training", ylabel="best bound of the grid, per cent")
+    axes.set(xscale="log", yscale="log")
+    axes.minorticks_off()
+    axes.set_xticks(paper.SAMPLES, map(str, paper.SAMPLES))
+    axes.set_yticks((ticks := (20, 30, 50, 100)), map(str, ticks))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=7)
     return figure
 
