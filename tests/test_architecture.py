@@ -43,6 +43,7 @@ ROOMS = [  # each may import from earlier lines only
     {"plots", "console"},
     {"progress", "report"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

@@ -296,6 +296,8 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         ),
         (("certify", "{tmp}", "--networks", "5"), "--networks is for --bound disintegrated"),
         (("certify", "{tmp}", "--exact", "--bound", "disintegrated"), "--exact is for"),
+        (("certify", "{tmp}", "--bound", "disintegrated", "-T", "9"), "--samples 9 has no use"),
+        (("certify", "{tmp}", "--exact", "--monte-carlo", "kl-chernoff"), "no use with --exact"),
         (("reproduce", "table1", "--out", "{tmp}/file"), "a folder of its own"),
     ],
 )

@@ -18,7 +18,7 @@ ENVIRONMENT = os.environ | {
     "PYTHONPATH": str(Path(pacbayes.__file__).parent.parent),
     "PYTHONUNBUFFERED": "",
 }
-COMMAND = [sys.executable, "-c", "from pacbayes.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "pacbayes"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*[349][0-9]m")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SMALL = ("--widths", "none", "--epochs", "4", "--evaluate-every", "2")

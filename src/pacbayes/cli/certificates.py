@@ -38,14 +38,16 @@ def certify(
         ),
     ] = "small-kl",
     monte_carlo: Annotated[
-        MonteCarlo,
+        MonteCarlo | None,
         typer.Option(
             metavar="NAME",
             help="Inequality for the sampled risk, chosen in advance: "
-            f"{', '.join(get_args(MonteCarlo))}.",
+            f"{', '.join(get_args(MonteCarlo))}.  [default: kl-chernoff]",
         ),
-    ] = "kl-chernoff",
-    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws per example.")] = 100,
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", "-T", help="Draws per example.  [default: 100]")
+    ] = None,
     networks: Annotated[
         int, typer.Option(min=1, max=1000, help="Of disintegrated: drawn, the best is kept.")
     ] = 1,
@@ -68,11 +70,19 @@ def certify(
     pacbayes certify runs/mine --bound disintegrated --networks 10
     """
     started = time.monotonic()
-    check_samples(samples)
     if networks > 1 and bound != "disintegrated":
         raise ValueError(f"--networks is for --bound disintegrated, got --bound {bound}")
     if exact and bound == "disintegrated":
         raise ValueError("--exact is for the randomised classifier; a drawn network has no draws")
+    if exact or bound == "disintegrated":  # nothing is sampled
+        reason = "--exact" if exact else "--bound disintegrated"
+        for option, value in (("--samples", samples), ("--monte-carlo", monte_carlo)):
+            if value is not None:
+                raise ValueError(
+                    f"{option} {value} has no use with {reason}, which samples no risk"
+                )
+    samples = 100 if samples is None else samples
+    check_samples(samples)
     set_threads(threads)
     from pacbayes import console, predictions, runs
 
@@ -86,7 +96,7 @@ def certify(
             data,
             delta=delta,
             bound=bound,
-            monte_carlo=monte_carlo,
+            monte_carlo=monte_carlo or "kl-chernoff",
             samples=draws,
             networks=networks,
             seed=seed,
