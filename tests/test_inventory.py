@@ -1,7 +1,10 @@
 """What `pacbayes info` finds."""
 
 import json
+import sys
+from pathlib import Path
 
+import pytest
 import torch
 
 from pacbayes import __version__, inventory
@@ -31,6 +34,12 @@ def test_the_engine_is_named_or_its_absence_explained(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(engine, "__file__", "/nowhere/engine.py")
     assert "not built" in inventory.take_inventory().why_torch
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name")
+def test_the_processor_is_called_what_linux_calls_it():
+    name = inventory.take_inventory().platform.split(", ", 2)[2]
+    assert f": {name}\n" in Path("/proc/cpuinfo").read_text()
 
 
 def test_an_extra_is_there_if_all_it_needs_is(monkeypatch):

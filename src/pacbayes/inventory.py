@@ -14,6 +14,7 @@ import torch
 import pacbayes
 from pacbayes.data.idx import cache_folder
 from pacbayes.native import library as native_library
+from pacbayes.records import processor
 
 __all__ = ["Inventory", "take_inventory"]
 
@@ -57,7 +58,7 @@ def take_inventory() -> Inventory:
             "numpy": version("numpy"),
             "python": platform.python_version(),
         },
-        platform=f"{platform.system()} {platform.release()}, {platform.machine()}",
+        platform=f"{platform.system()} {platform.release()}, {platform.machine()}, {processor()}",
         native=native,
         why_torch=None if native else _why_torch(),
         cores=_cores(),

@@ -15,7 +15,7 @@ from pacbayes.data import Dataset, load
 from pacbayes.native.library import available
 from pacbayes.settings import Settings
 
-__all__ = ["DataRecord", "DataSource", "RunRecord", "versions"]
+__all__ = ["DataRecord", "DataSource", "RunRecord", "processor", "versions"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,11 @@ def versions() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "engine": "native" if available() else "torch",
     }
+
+
+def processor() -> str:
+    """Its name, by which run times are to be read."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

@@ -28,6 +28,7 @@ def test_every_column_runs(column, tmp_path):
     assert (summary.certificate is not None) == ours
     assert (summary.vote_zero_one is not None) == ours
     assert summary.epoch in (1, 2)
+    assert summary.versions["processor"]
 
 
 @pytest.mark.parametrize("column", ["fix-lambda-relu", "pbg", "reinforce-sign"])

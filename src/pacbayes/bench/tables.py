@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
-from pathlib import Path
-
-import torch
 
 from pacbayes.bench.measurements import Growth, Measurements, Ratio
-from pacbayes.records import versions
+from pacbayes.records import processor, versions
 
 __all__ = ["report"]
 
@@ -27,16 +23,8 @@ are the same products made by torch, at the step's own shapes and with nothing i
 def machine() -> str:
     """Processor, cores and versions, in a line."""
     v = versions()
-    names = [
-        line.split(":", 1)[1].strip()
-        for line in (
-            Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-        ).splitlines()
-        if line.startswith("model name")
-    ]
-    cpu = names[0] if names else platform.processor() or platform.machine()
     return (
-        f"{cpu}, {os.cpu_count()} cores, {v['instructions']}, {torch.get_num_threads()} threads; "
+        f"{processor()}, {os.cpu_count()} cores, {v['instructions']}, {v['threads']} threads; "
         f"pacbayes {v['pacbayes']}, torch {v['torch']}, Python {v['python']}"
     )
 
