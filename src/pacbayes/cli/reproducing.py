@@ -115,7 +115,7 @@ def reproduce(
     if what == "status":
         sources = (context.get_parameter_source(name) for name in _SWEEP)
         given = any(source is not None and source.name != "DEFAULT" for source in sources)
-        _status(sweep if given else _last(sweep, store), store, as_json=as_json)
+        _status(sweep if given else sweep.or_last(store), store, as_json=as_json)
         return
     if what == "slurm":
         _slurm(sweep, store)
@@ -165,7 +165,7 @@ def _make(
     def executor(work: Sequence[Configuration]) -> Iterator[tuple[Configuration, str]]:
         return dask_runs(work, store, scheduler) if scheduler else local_runs(work, store, workers)
 
-    _remember(sweep, store)
+    sweep.remember(store)
     missing = _make_all(sweep.searched(), store, executor, say)
     made: list[Configuration] = []
     failed, repeats = 0, sweep.repeated(store)
@@ -243,28 +243,9 @@ def _slurm(sweep: Sweep, store: Store) -> None:
     from pacbayes.experiments.executors import slurm_script
 
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
-    _remember(sweep, store)  # and make the folder, where Slurm writes its logs
+    sweep.remember(store)  # and make the folder, where Slurm writes its logs
     command = ["pacbayes", "reproduce", "table1", *_options(sweep, store)]
     print(slurm_script(count, command, store.folder), end="")
-
-
-def _remember(sweep: Sweep, store: Store) -> None:
-    """What was asked for last, so that `status` needs the store's folder alone."""
-    from pacbayes.checkpoint import save_json
-
-    store.folder.mkdir(parents=True, exist_ok=True)
-    save_json(store.folder / "sweep.json", asdict(sweep))
-
-
-def _last(usual: Sweep, store: Store) -> Sweep:
-    """The sweep that was asked for last; of a store that does not say, the usual one."""
-    from pacbayes.checkpoint import load_record
-    from pacbayes.experiments.sweep import Sweep
-
-    if not store.folder.is_dir():
-        raise ValueError(f"no store of runs at {store.folder}; make one by reproduce table1")
-    path = store.folder / "sweep.json"
-    return load_record(Sweep, path) if path.exists() else usual
 
 
 def _options(sweep: Sweep, store: Store) -> list[str]:

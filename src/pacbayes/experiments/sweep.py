@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from pacbayes.checkpoint import load_record, save_json
 from pacbayes.experiments.columns import ADDED, Configuration, chosen, grid
 from pacbayes.experiments.store import Store
 from pacbayes.loop import VACUOUS
@@ -13,6 +14,7 @@ from pacbayes.loop import VACUOUS
 __all__ = ["Grid", "Sweep"]
 
 Grid = Literal["chosen", "paper"]
+_REMEMBERED = "sweep.json"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,18 @@ class Sweep:
     epochs: int | None = None
     repeats: int = 10
     search: Grid = "chosen"
+
+    def remember(self, store: Store) -> None:
+        """Leave what was asked for, so that `status` needs the store's folder alone."""
+        store.folder.mkdir(parents=True, exist_ok=True)
+        save_json(store.folder / _REMEMBERED, asdict(self))
+
+    def or_last(self, store: Store) -> Sweep:
+        """What was asked for last; of a store that does not say, this."""
+        if not store.folder.is_dir():
+            raise ValueError(f"no store of runs at {store.folder}; make one by reproduce table1")
+        path = store.folder / _REMEMBERED
+        return load_record(Sweep, path) if path.exists() else self
 
     def searched(self) -> list[Configuration]:
         """Every point of the grid, none where the paper's choice is taken."""
