@@ -22,7 +22,7 @@ test: .venv/installed
 docs: .venv/installed
 	$(BIN)/sphinx-build -q -E -W --keep-going -d build/doctrees docs build/docs
 
-# Everything the README's table and picture say, from nothing. A checkout has the results but not
+# The README's first certificate, its picture, and results/table.md. A checkout has the results but not
 # the weights, so a folder without a prior is made anew; one that was begun here is resumed.
 define result
 	[ -e results/$(1)/prior.safetensors ] || rm -rf results/$(1)
@@ -50,15 +50,15 @@ certificates: .venv/installed
 REPRODUCE := $(BIN)/pacbayes reproduce
 GRIDS := mlp,optim-lambda-sign,fix-lambda-sign,pbg,reinforce-relu
 paper: .venv/installed
-	$(REPRODUCE) table1 --repeats 3 --out results/paper
+	$(REPRODUCE) table1 --out results/paper
 	$(REPRODUCE) grid --columns $(GRIDS) --out results/paper
 	$(MAKE) paper-tables
 
 paper-tables: .venv/installed
-	$(REPRODUCE) table1 --repeats 3 --out results/paper --as-is --format markdown > results/paper/table1.md
-	$(REPRODUCE) table2 --repeats 3 --out results/paper --as-is --format markdown > results/paper/table2.md
+	$(REPRODUCE) table1 --out results/paper --as-is --format markdown > results/paper/table1.md
+	$(REPRODUCE) table2 --out results/paper --as-is --format markdown > results/paper/table2.md
 	$(REPRODUCE) grid --columns $(GRIDS) --out results/paper --as-is --format markdown > results/paper/grid.md
-	$(REPRODUCE) figures --repeats 3 --out results/paper --as-is
+	$(REPRODUCE) figures --out results/paper --as-is
 
 bench: .venv/installed
 	$(BIN)/pacbayes bench --out benchmarks/results.md

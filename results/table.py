@@ -1,4 +1,4 @@
-"""The README's table, from the runs in this folder: `python results/table.py`."""
+"""table.md, from the runs in this folder: `python results/table.py`."""
 
 from __future__ import annotations
 

@@ -25,12 +25,22 @@ def test_figures_are_drawn_of_what_there_is(tmp_path, monkeypatch):
         assert imread(path).std() > 0.05
 
 
-def test_every_column_has_a_line_of_its_own(tmp_path):
+def test_every_column_has_a_line_of_its_own(tmp_path, summarised):
     store, sweep = Store(tmp_path), Sweep(COLUMNS, repeats=1)
     evaluation = Evaluation(5, 0.1, 1000.0, 0.2, 6e4, 0.1, 1.0)
     for c in sweep.repeated(store):
         with store.lease(c):
             save_json(store.place(c) / "history.json", [asdict(evaluation)])
-            store.finish(c, {"learned": True})
+            store.finish(c, summarised())
     lines = figures._curves(sweep, store).axes[1].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(COLUMNS)
+
+
+def test_a_run_that_only_guesses_is_no_best_bound(tmp_path, summarised):
+    store, sweep = Store(tmp_path), Sweep(["reinforce-relu"])
+    for c in replace(sweep, search="paper").searched():
+        learned = c.learning_rate == 0.1 and c.samples > 1
+        with store.lease(c):
+            store.finish(c, summarised(learned=learned, bound=0.9 if learned else 0.52))
+    (line,) = figures._samples(sweep, store).axes[0].lines
+    assert line.get_xydata().tolist() == [[10, 90], [50, 90], [100, 90]]

@@ -98,11 +98,11 @@ def _votes(found: Sequence[Line]) -> Figure | None:
 
 
 def _samples(sweep: Sweep, store: Store) -> Figure | None:
-    """The best bound of the grid against T, of what there is of the grid."""
+    """The best bound of the grid against T, of the runs that learned: guessing has a bound, too."""
     best: dict[str, dict[int, float]] = {}
     for c in replace(sweep, search="paper").searched():
         summary = store.summary(c)
-        if summary is not None and summary.bound is not None:
+        if summary is not None and summary.learned and summary.bound is not None:
             values = best.setdefault(c.column, {})
             values[c.samples] = min(values.get(c.samples, 1.0), summary.bound)
     if not best:
