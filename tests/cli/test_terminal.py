@@ -53,6 +53,11 @@ def _read(terminal, shown):
             shown.append(piece)
 
 
+def _hear_ctrl_c():
+    """To which whatever a shell started in the background is deaf, as these tests may be."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def facts(text):
     """Evaluations, without the times, which differ."""
     return re.findall(r"epoch +\d+  risk +\S+ %  KL +\S+  bound +\S+ %", ESCAPES.sub("", text))
@@ -169,7 +174,12 @@ def test_ctrl_c_ends_in_one_line_and_the_run_resumes(csv, tmp_path, times):
     train = ("train", "--dataset", csv, "--widths", "4", "--epochs", "100000", "--out")
     command = [*COMMAND, *map(str, (*train, tmp_path / "a"))]
     process = subprocess.Popen(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_ctrl_c,
     )
     for line in process.stderr:
         if line.startswith("epoch"):
