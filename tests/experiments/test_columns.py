@@ -7,6 +7,7 @@ import pytest
 
 from pacbayes import paper
 from pacbayes.experiments.columns import ADDED, COLUMNS, PAPER, chosen, grid
+from pacbayes.settings import Settings
 
 
 def test_the_papers_search_has_135_runs():
@@ -25,6 +26,15 @@ def test_every_run_has_a_key_of_its_own_that_stays():
     assert first.key == "fix-lambda-relu-" + first.key[-16:]
     assert first.key != first.reset().key
     assert chosen("pbg", "binary-mnist", None).key == "pbg-9b922ef8d0ba2dfa"  # on every machine
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_configuration_says_what_is_run(column):
+    for c in (chosen(column, "binary-mnist", None), *grid(column, "binary-mnist", None)):
+        s = c.settings()
+        assert (c.learning_rate, c.samples, c.depth) == (s.learning_rate, s.samples, len(s.widths))
+    if column.startswith("fast"):
+        assert s == Settings.of("fast", column.removeprefix("fast-"))
 
 
 @pytest.mark.parametrize("column", COLUMNS)

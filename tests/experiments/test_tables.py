@@ -36,7 +36,7 @@ def test_differences_are_in_units_of_both_sigmas(relu, summarised):
 def test_the_first_table_has_ours_and_the_papers(relu, summarised):
     rows = table1([relu(0.154, 0.156), Line("fast-relu", [summarised(bound=0.125)])])
     text = dict(zip(rows[0][8:11], rows[1][8:11], strict=True))
-    assert text == {"bound 0-1": "15.50 ± 0.14", "paper": "15.50", "Δ/σ": "+0.0"}
+    assert text == {"bound 0-1": "15.50 ± 0.14", "paper": "15.5", "Δ/σ": "+0.0"}
     assert rows[2][8:11] == ["12.50", "–", "–"]
     other = table1([Line("mlp", [summarised()])])
     assert "paper" not in other[0]  # on other data there is nothing to stand beside

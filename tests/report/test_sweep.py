@@ -57,13 +57,13 @@ def test_the_tables_have_the_papers_numbers_beside_ours(store, tmp_path, read):
     report(store.folder, tmp_path / "page.html")
     page = read((tmp_path / "page.html").read_text())
     rows = [e["text"] for e in page.all("tr")]
-    assert any(row.startswith("fix-lambda-sign28.00 ± 0.008.77") and "21.70" in row for row in rows)
+    assert any(row.startswith("fix-lambda-sign28.00 ± 0.008.77") and "21.7+" in row for row in rows)
     assert any(
         "0.0110033500 ± 035711.0 ± 0.0350" in row for row in rows
     )  # rate, T, layers, KL, minutes
     text = page.all("main")[0]["text"]
     assert "fix-lambda-sign: 25.00 %" in text
-    assert "paper: 21.70 %" in text
+    assert "paper: 21.7 %" in text
     assert "No runs yet: mlp, pbg" in text
     assert "--dataset digits --columns fix-lambda-relu --repeats 1 --epochs 5" in text.replace(
         " \\\n ", ""
@@ -99,6 +99,28 @@ def test_points_of_a_search_hide_no_repeats_and_have_a_table(store, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "Every point of the search" in page
     assert page.count("not run") == 2  # of mlp's three points
+
+
+def test_repeats_of_a_winner_that_the_paper_did_not_choose_are_shown_beside_others(tmp_path):
+    store = Store(tmp_path / "store")
+    for rate, bound in ((0.1, 0.2), (0.01, 0.3), (0.001, 0.4)):
+        for samples in (1, 10, 50, 100):
+            point = {"learning_rate": rate, "samples": samples}
+            put(store, "fix-lambda-sign", 0, bound=bound + samples / 1e4, **point)
+            put(store, "fix-lambda-relu", 0, bound=bound + abs(samples - 50) / 1e4, **point)
+    for repeat in (1, 2):
+        put(store, "fix-lambda-sign", repeat, learning_rate=0.1, samples=1)
+        put(store, "fix-lambda-relu", repeat)  # 0.1 and 50, the paper's
+    (found,) = find_sweeps(store)
+    assert found.sweep.search == "paper"
+    assert [len(line.summaries) for line in found.lines] == [2, 2]
+
+
+def test_a_plain_network_has_no_bound_among_the_numbers(store, tmp_path, read):
+    put(store, "mlp", 1, bound=1.0)
+    report(store.folder, tmp_path / "page.html")
+    rows = [e["text"] for e in read((tmp_path / "page.html").read_text()).all("tr")]
+    assert "mlp58.000––" in rows
 
 
 def test_where_only_winners_were_repeated_the_sweep_is_the_search(tmp_path):

@@ -61,12 +61,12 @@ class Configuration:
     def settings(self) -> Settings:
         """What the training loop is given."""
         kind, _, unit = self.column.rpartition("-")
-        own: dict[str, Any] = {"seed": self.seed}
+        own: dict[str, Any] = {"seed": self.seed, "widths": (_WIDTH,) * self.depth}
+        own |= {"learning_rate": self.learning_rate, "samples": self.samples}
         if kind == "fast":
             own |= {} if self.epochs is None else {"epochs": self.epochs}
             return Settings.of("fast", unit, **own)  # type: ignore[arg-type]
-        own |= {"learning_rate": self.learning_rate, "samples": self.samples}
-        own |= {"widths": (_WIDTH,) * self.depth, "epochs": self.epochs or 200}
+        own |= {"epochs": self.epochs or 200}
         if self.column == "mlp":
             own |= {"evaluate_every": 1, "epochs": self.epochs or 100}
             return Settings.of("paper", "relu", **own)
@@ -78,9 +78,13 @@ class Configuration:
 
 
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
-    """The hyper-parameters of the paper's second table; our own recipe has none to choose."""
-    p = paper.COLUMNS.get(column.removesuffix("-full"), paper.COLUMNS["fix-lambda-relu"])
-    return _named(Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth))
+    """The hyper-parameters of the paper's second table, or of our own recipe."""
+    p = paper.COLUMNS.get(column.removesuffix("-full"))
+    if p is not None:
+        return _named(Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth))
+    s = Settings.of("fast", column.removeprefix("fast-"))  # type: ignore[arg-type]
+    rate, T, depth = s.learning_rate, s.samples, len(s.widths)
+    return _named(Configuration(column, dataset, epochs, rate, T, depth))
 
 
 def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuration]:

@@ -15,7 +15,7 @@ from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store, Summary
 from pacbayes.experiments.sweep import Sweep
 
-__all__ = ["Format", "Line", "grid_table", "lines", "render", "table1", "table2"]
+__all__ = ["Format", "Line", "grid_table", "lines", "printed", "render", "table1", "table2"]
 
 Format = Literal["terminal", "markdown", "csv", "latex"]
 _ROWS = ("train_linear", "test_zero_one", "bound")
@@ -80,7 +80,7 @@ def table1(found: Sequence[Line]) -> list[list[str]]:
             row.append(_percent(line.mean(name), line.sigma(name)))
             if beside:
                 difference = line.difference(name)
-                row.append(_percent(getattr(line.printed, name, None)))
+                row.append(printed(getattr(line.printed, name, None)))
                 row.append("–" if difference is None else f"{difference:+.1f}")
         rows.append([*row, *(_percent(line.mean(name), line.sigma(name)) for name in _EXTRA)])
     return rows
@@ -153,6 +153,14 @@ def render(rows: Sequence[Sequence[str]], style: Format) -> str:
     padded = [[cell.replace("|", r"\|") for cell in row] for row in padded]
     rule = ["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in [padded[0], rule, *padded[1:]]) + "\n"
+
+
+def printed(value: float | None) -> str:
+    """A number of the paper's as it stands there: per cent to three digits, two of them decimals
+    at most.
+    """
+    percent = 100 * (value or 0.0)
+    return _number(value, None, 100, 2 if percent < 10 else 1 if percent < 100 else 0)
 
 
 def _percent(value: float | None, sigma: float | None = None) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pacbayes.checkpoint import load_record
-from pacbayes.experiments.columns import COLUMNS, PAPER, Configuration, grid
+from pacbayes.experiments.columns import COLUMNS, Configuration, grid
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, grid_table, lines, table1, table2
+from pacbayes.experiments.tables import Line, grid_table, lines, printed, table1, table2
 from pacbayes.loop import Evaluation
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.markup import Html, element, join, table
@@ -38,7 +38,7 @@ class Found:
 
 
 def find_sweeps(store: Store) -> list[Found]:
-    """What the configurations in a store were made for; the store itself does not say."""
+    """What the configurations in a store were made for: the sweep that shows the most repeats."""
     paths = sorted(store.folder.glob("runs/*/configuration.json"))
     configurations = [load_record(Configuration, path) for path in paths]
     groups: dict[tuple[str, int | None], list[Configuration]] = {}
@@ -47,10 +47,9 @@ def find_sweeps(store: Store) -> list[Found]:
     found = []
     for (dataset, epochs), group in sorted(groups.items(), key=str):
         columns = [name for name in COLUMNS if any(c.column == name for c in group)]
-        sweep = Sweep(columns, dataset, epochs, _repeats(group, store))
-        repeated = [c for c in sweep.repeated(store) if c.column in PAPER]
-        if any(c.repeat == 0 for c in group) and not any(c in group for c in repeated):
-            sweep = replace(sweep, search="paper")  # whatever was repeated is the search's best
+        chosen = Sweep(columns, dataset, epochs, _repeats(group, store))
+        searched = replace(chosen, search="paper")
+        sweep = max(chosen, searched, key=lambda s: sum(c in group for c in s.repeated(store)))
         histories = _histories(sweep, store)
         found.append(Found(sweep, tuple(lines(sweep, store)), histories))
     return found
@@ -76,7 +75,7 @@ def _histories(sweep: Sweep, store: Store) -> dict[str, tuple[Evaluation, ...]]:
 def sweep_page(store: Store, shown: Path) -> str:
     """The page of a store, at the path the user knows it by."""
     found = find_sweeps(store)
-    done = sum(len(line.summaries) + line.hopeless for f in found for line in f.lines)
+    done = len(list(store.folder.glob("runs/*/summary.json")))
     lead = f"{done} finished runs of {shown}, beside the paper's where the data are the same."
     sections = [s for i, f in enumerate(found, 1) for s in _sections(i, f, store)]
     if pictures := sorted((store.folder / "figures").glob("*.png")):
@@ -119,7 +118,7 @@ def _bounds(i: int, f: Found) -> Html:
         if ours is not None:
             marks.append(Mark("risk", 100 * ours, f"{line.column}: {100 * ours:.2f} %"))
         if ours is not None and theirs is not None:
-            marks.append(Mark("sample", 100 * theirs, f"paper: {100 * theirs:.2f} %"))
+            marks.append(Mark("sample", 100 * theirs, f"paper: {printed(theirs)} %"))
     if not marks:
         return Html()
     desc = "; ".join(m.text for m in marks)
@@ -145,13 +144,13 @@ def _curves(i: int, f: Found) -> Html:
         key = f"curve-{i}-{column}"
         chart = line_chart(key, title, desc, series, y_unit=" %", height=110, top=top)
         shown.append(element("div", element("h3", column), chart))
-    rows = [
-        [column, f"{e.epoch}", f"{100 * e.risk:.3f}", f"{e.kl:.1f}", f"{100 * e.bound:.3f}"]
-        for column, history in f.histories.items()
-        for e in history
-    ]
+    rows = []
+    for column, history in f.histories.items():
+        for e in history:
+            bound = ["–", "–"] if column == "mlp" else [f"{e.kl:.1f}", f"{100 * e.bound:.3f}"]
+            rows.append([column, f"{e.epoch}", f"{100 * e.risk:.3f}", *bound])
     names = legend(("monte-carlo", "bound"), ("risk", "training risk"))
-    caption = element("p", names, "over epochs, of the first repeat", class_="note")
+    caption = element("p", names, "over epochs, of the first repeat that learned", class_="note")
     header = ["column", "epoch", "training risk, %", "KL, nats", "bound, %"]
     numbers = details("The numbers of these curves", header, rows)
     return join(card(caption, element("div", *shown, class_="layers curves"), numbers))
