@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import percent_up, small_kl
 from pacbayes.data.idx import cache_folder
 from pacbayes.experiments.columns import COLUMNS
 from pacbayes.experiments.store import Store
@@ -104,6 +104,14 @@ def test_what_was_reproduced_agrees_with_the_paper_or_is_better():
             assert line.mean("test_zero_one") == pytest.approx(0.0182, abs=0.003)
         if line.column == "pbg":
             assert line.mean("bound") == pytest.approx(0.408, abs=0.015)
+
+
+def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets():
+    for line in lines(Sweep(COLUMNS), Store(ROOT / "results" / "paper")):
+        for s in line.summaries:
+            if s.small_kl is not None:
+                again = small_kl(s.train_linear, s.kl, n=60_000, delta=0.05 / 5)
+                assert s.small_kl == pytest.approx(again, abs=1e-12)
 
 
 def test_the_search_is_that_of_the_committed_store():

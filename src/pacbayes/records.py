@@ -69,6 +69,7 @@ def versions() -> dict[str, str]:
         "pacbayes": pacbayes.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "processor": processor(),  # MKL rounds sums by its maker, too
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "engine": "native" if available() else "torch",
@@ -76,7 +77,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """Its name, by which run times are to be read."""
+    """Its name."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pacbayes.bench.measurements import Growth, Measurements, Ratio
-from pacbayes.records import processor, versions
+from pacbayes.records import versions
 
 __all__ = ["report"]
 
@@ -24,7 +24,7 @@ def machine() -> str:
     """Processor, cores and versions, in a line."""
     v = versions()
     return (
-        f"{processor()}, {os.cpu_count()} cores, {v['instructions']}, {v['threads']} threads; "
+        f"{v['processor']}, {os.cpu_count()} cores, {v['instructions']}, {v['threads']} threads; "
         f"pacbayes {v['pacbayes']}, torch {v['torch']}, Python {v['python']}"
     )
 

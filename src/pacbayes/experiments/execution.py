@@ -24,7 +24,7 @@ from pacbayes.loop import Evaluation, Loop
 from pacbayes.losses import zero_one
 from pacbayes.network import Network, build_network
 from pacbayes.randomness import seeded
-from pacbayes.records import processor, versions
+from pacbayes.records import versions
 from pacbayes.risk import majority_vote, predict_randomised
 from pacbayes.training import Trainer
 
@@ -161,5 +161,5 @@ def _summary(
         certificate=certificate,
         seconds=loop.seconds,
         attempts=configuration.attempt + 1,
-        versions=versions() | {"processor": processor()},
+        versions=versions(),
     )
