@@ -82,6 +82,8 @@ def _curves(sweep: Sweep, store: Store) -> Figure | None:
 
 def _votes(found: Sequence[Line]) -> Figure | None:
     """Test error of the majority vote against that of the randomised classifier."""
+    from matplotlib.ticker import LogLocator
+
     have = [line for line in found if line.values("vote_zero_one")]
     if not have:
         return None
@@ -90,9 +92,14 @@ def _votes(found: Sequence[Line]) -> Figure | None:
         xs, ys = line.values("test_zero_one"), line.values("vote_zero_one")
         style = {"label": line.column, "s": 18, "color": f"C{i % 10}", "marker": "os^"[i // 10]}
         axes.scatter([100 * v for v in xs], [100 * v for v in ys], **style)
-    limit = 1.05 * 100 * max(v for line in have for v in line.values("test_zero_one"))
-    axes.plot([0, limit], [0, limit], color="#999999", linewidth=0.8)
+    high = 100 * max(v for line in have for v in line.values("test_zero_one"))
+    axes.axline((high / 2, high / 2), (high, high), color="#999999", linewidth=0.8)
     axes.set(xlabel="test error, randomised, per cent", ylabel="test error, vote, per cent")
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=7)
     return figure
 
