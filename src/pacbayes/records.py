@@ -77,7 +77,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """Its name."""
+    """Its name, as the system gives it."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

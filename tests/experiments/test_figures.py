@@ -10,6 +10,7 @@ from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
+from pacbayes.experiments.tables import Line
 from pacbayes.loop import Evaluation
 
 
@@ -44,3 +45,8 @@ def test_a_run_that_only_guesses_is_no_best_bound(tmp_path, summarised):
             store.finish(c, summarised(learned=learned, bound=0.9 if learned else 0.52))
     (line,) = figures._samples(sweep, store).axes[0].lines
     assert line.get_xydata().tolist() == [[10, 90], [50, 90], [100, 90]]
+
+
+def test_votes_are_drawn_even_where_nobody_errs(summarised):
+    perfect = Line("fast-relu", [summarised(test_zero_one=0.0, vote_zero_one=0.0)])
+    assert figures._votes([perfect]) is not None

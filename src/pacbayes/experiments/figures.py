@@ -92,7 +92,7 @@ def _votes(found: Sequence[Line]) -> Figure | None:
         xs, ys = line.values("test_zero_one"), line.values("vote_zero_one")
         style = {"label": line.column, "s": 18, "color": f"C{i % 10}", "marker": "os^"[i // 10]}
         axes.scatter([100 * v for v in xs], [100 * v for v in ys], **style)
-    high = 100 * max(v for line in have for v in line.values("test_zero_one"))
+    high = max(1.0, *(100 * v for line in have for v in line.values("test_zero_one")))
     axes.axline((high / 2, high / 2), (high, high), color="#999999", linewidth=0.8)
     axes.set(xlabel="test error, randomised, per cent", ylabel="test error, vote, per cent")
     axes.set(xscale="log", yscale="log")
