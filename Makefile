@@ -16,7 +16,7 @@ test: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/pytest
 	$(MAKE) docs
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/test_engine.py tests/native  # its other build
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/engine  # its other build
 
 # Pages and API reference in build/docs/index.html; notebooks are executed, warnings are errors.
 docs: .venv/installed
@@ -75,7 +75,7 @@ recipes: .venv/installed
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
 
-.venv/installed: pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/native/*.[ch])
+.venv/installed: pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/engine/c/*)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

@@ -30,7 +30,7 @@ class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        folder = Path(self.root) / "src" / "pacbayes" / "native"
+        folder = Path(self.root) / "src" / "pacbayes" / "engine"
         compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
         for stale in folder.glob("libengine-*.so"):
             stale.unlink()
@@ -40,7 +40,7 @@ class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
         for name, flags in BUILDS.items():
             target = folder / f"libengine-{name}.so"
             part = target.with_suffix(".part")
-            files = [str(folder / "engine.c"), "-o", str(part), "-lm"]
+            files = [str(folder / "c" / "engine.c"), "-o", str(part), "-lm"]
             command = [*shlex.split(compiler), *FLAGS, *flags, *files]
             try:
                 subprocess.run(command, capture_output=True, text=True, check=True)
@@ -49,6 +49,6 @@ class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
                 self.app.display_warning(f"the {name} engine was not built: {detail[:500]}")
                 continue
             part.replace(target)
-            build_data["artifacts"].append(f"src/pacbayes/native/{target.name}")
+            build_data["artifacts"].append(f"src/pacbayes/engine/{target.name}")
             build_data["pure_python"] = False
             build_data["infer_tag"] = True

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from pacbayes import Settings, data
-from pacbayes.priors import Teacher, split
-from pacbayes.records import versions
-from pacbayes.risk import empirical_risk
+from pacbayes.networks.risk import empirical_risk
+from pacbayes.runs.record import versions
+from pacbayes.training.priors import Teacher, split
 
 HERE = Path(__file__).parent
 STORE = HERE / "priors.jsonl"

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from pacbayes import GaussianConv2d, GaussianLinear, Network, certify, kl, majority_vote
-from pacbayes.certificate import Certificate
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.data import load
-from pacbayes.losses import linear, zero_one
+from pacbayes.networks.losses import linear, zero_one
 
 
 def train(epochs: int, samples: int) -> tuple[Certificate, float]:

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CERTIFICATE = "tests/test_certificate.py tests/test_risk.py"
+CERTIFICATE = "tests/certificates/test_certificate.py tests/networks/test_risk.py"
 VERIFY = "tests/test_verify.py"
-QUADRATURE = "tests/test_quadrature.py"
-DRAWN = "tests/test_drawn.py"
-ESTIMATOR = "tests/test_estimator.py -k not(scikit_learn_has)"
-EXAMPLES = "tests/test_examples.py"
+QUADRATURE = "tests/networks/test_quadrature.py"
+DRAWN = "tests/certificates/test_drawn.py"
+ESTIMATOR = "tests/test_sklearn.py -k not(scikit_learn_has)"
+EXAMPLES = "tests/data/test_checks.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -83,77 +83,127 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "variances",
         "tests/bounds",
     ),
-    ("ledger.py", "> Fraction(self.total)", "> 2 * Fraction(self.total)", "tests/test_ledger.py"),
-    ("ledger.py", "part = total / len(names)", "part = total", "tests/test_ledger.py"),
-    ("certificate.py", "* (1 + _ROUNDING)", "* (1 - _ROUNDING)", CERTIFICATE),
     (
-        "certificate.py",
+        "bounds/ledger.py",
+        "> Fraction(self.total)",
+        "> 2 * Fraction(self.total)",
+        "tests/bounds/test_ledger.py",
+    ),
+    (
+        "bounds/ledger.py",
+        "part = total / len(names)",
+        "part = total",
+        "tests/bounds/test_ledger.py",
+    ),
+    ("certificates/certificate.py", "* (1 + _ROUNDING)", "* (1 - _ROUNDING)", CERTIFICATE),
+    (
+        "certificates/certificate.py",
         "math.fsum(parts.values()) * (1",
         "math.fsum(list(parts.values())[1:]) * (1",
         CERTIFICATE,
     ),
-    ("certificate.py", "risk.draws or 1.0", "float(risk.n * risk.samples)", CERTIFICATE),
-    ("certificate.py", "min(1.0, risk.mean + slack)", "risk.mean", CERTIFICATE),
-    ("certificate.py", "slack = (_ROUNDING + error)", "slack = (_ROUNDING)", CERTIFICATE),
-    ("certificate.py", "range(1, priors)", "range(1, 1)", "tests/test_priors.py"),
-    ("certificate.py", "    network.look()\n", "", CERTIFICATE),
-    ("certificate.py", '(2 if bound == "tandem" else 1)', "1", CERTIFICATE),
     (
-        "drawn.py",
+        "certificates/certificate.py",
+        "risk.draws or 1.0",
+        "float(risk.n * risk.samples)",
+        CERTIFICATE,
+    ),
+    ("certificates/certificate.py", "min(1.0, risk.mean + slack)", "risk.mean", CERTIFICATE),
+    (
+        "certificates/certificate.py",
+        "slack = (_ROUNDING + error)",
+        "slack = (_ROUNDING)",
+        CERTIFICATE,
+    ),
+    (
+        "certificates/certificate.py",
+        "range(1, priors)",
+        "range(1, 1)",
+        "tests/training/test_priors.py",
+    ),
+    ("certificates/certificate.py", "    network.look()\n", "", CERTIFICATE),
+    ("certificates/certificate.py", '(2 if bound == "tandem" else 1)', "1", CERTIFICATE),
+    (
+        "certificates/drawn.py",
         "checked_copy(network, x, y, repeats=repeats, sample=sample)",
         "network.double().eval()",
         DRAWN,
     ),
-    ("certificate.py", 'gibbs.of_pairs() if bound == "tandem"', "gibbs if True", CERTIFICATE),
     (
-        "examples.py",
+        "certificates/certificate.py",
+        'gibbs.of_pairs() if bound == "tandem"',
+        "gibbs if True",
+        CERTIFICATE,
+    ),
+    (
+        "data/checks.py",
         "again > max(_ANYWAY, _FEW_REPEATS * len(rows))",
         "again > len(rows)",
         CERTIFICATE,
     ),
-    ("quadrature.py", "2 * math.exp(min(values))", "math.exp(max(values))", QUADRATURE),
-    ("quadrature.py", "(classes - 1) * math.log(M)", "(classes - 2) * math.log(M)", QUADRATURE),
+    ("networks/quadrature.py", "2 * math.exp(min(values))", "math.exp(max(values))", QUADRATURE),
     (
-        "quadrature.py",
+        "networks/quadrature.py",
+        "(classes - 1) * math.log(M)",
+        "(classes - 2) * math.log(M)",
+        QUADRATURE,
+    ),
+    (
+        "networks/quadrature.py",
         "below.sum(-1, keepdim=True) - below",
         "below.sum(-1, keepdim=True)",
         QUADRATURE,
     ),
-    ("quadrature.py", "REACH = 7.0", "REACH = 3.0", QUADRATURE),
-    ("drawn.py", "far.square() - near.square()) + s0 - s", "far.square() - near.square())", DRAWN),
-    ("drawn.py", "networks=networks)\n        if best", "networks=1)\n        if best", DRAWN),
-    ("drawn.py", "(~(margin > _CLOSE))", "(margin < 0)", DRAWN),
-    ("certificate.py", 'ledger["monte-carlo"]) if', "delta) if", CERTIFICATE),
-    ("network.py", "now[1] != then[1]", "False", CERTIFICATE),
-    ("network.py", "now[0] != then[0]", "False", CERTIFICATE),
+    ("networks/quadrature.py", "REACH = 7.0", "REACH = 3.0", QUADRATURE),
     (
-        "certificate.py",
+        "certificates/drawn.py",
+        "far.square() - near.square()) + s0 - s",
+        "far.square() - near.square())",
+        DRAWN,
+    ),
+    (
+        "certificates/drawn.py",
+        "networks=networks)\n        if best",
+        "networks=1)\n        if best",
+        DRAWN,
+    ),
+    ("certificates/drawn.py", "(~(margin > _CLOSE))", "(margin < 0)", DRAWN),
+    ("certificates/certificate.py", 'ledger["monte-carlo"]) if', "delta) if", CERTIFICATE),
+    ("networks/network.py", "now[1] != then[1]", "False", CERTIFICATE),
+    ("networks/network.py", "now[0] != then[0]", "False", CERTIFICATE),
+    (
+        "certificates/certificate.py",
         "copy.deepcopy(network).double().eval()",
         "copy.deepcopy(network).double()",
         CERTIFICATE,
     ),
     (
-        "certificate.py",
+        "certificates/certificate.py",
         '_CHOSEN_FROM if bound == "best-of"',
         '("small-kl",) if bound == "best-of"',
         CERTIFICATE,
     ),
     (
-        "certificate.py",
+        "certificates/certificate.py",
         "Ledger.equal(halves[half], *names",
         "Ledger.equal(delta, *names",
         CERTIFICATE,
     ),
-    ("risk.py", "total / n, {", "total / (n + 1), {", CERTIFICATE),
-    ("risk.py", "n * samples / sharing", "n * samples", CERTIFICATE),
-    ("risk.py", 'network.freshness == "per-example" and count', "count", CERTIFICATE),
-    ("risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
-    ("gaussian.py", "(r.expm1() - r).sum()", "r.expm1().sum()", "tests/test_gaussian.py"),
+    ("networks/risk.py", "total / n, {", "total / (n + 1), {", CERTIFICATE),
+    ("networks/risk.py", "n * samples / sharing", "n * samples", CERTIFICATE),
+    ("networks/risk.py", 'network.freshness == "per-example" and count', "count", CERTIFICATE),
+    ("networks/risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
     (
-        "gaussian.py",
+        "networks/gaussian.py",
+        "(r.expm1() - r).sum()",
+        "r.expm1().sum()",
+        "tests/networks/test_gaussian.py",
+    ),
+    (
+        "networks/gaussian.py",
         "_refuse_parameters_outside(module)\n    parts",
         "parts",
-        "tests/test_gaussian.py",
+        "tests/networks/test_gaussian.py",
     ),
     ("verify.py", "bool(arb(c.kl) >= kl)", "True", VERIFY),
     ("verify.py", "spent <= Fraction(c.delta)", "True", VERIFY),
@@ -161,42 +211,47 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify.py", "c.n == len(x) == run.data.n", "c.n == c.n", VERIFY),
     ("verify.py", "and c.draws == N", "", VERIFY),
     ("verify.py", "own in header", "True", VERIFY),
-    ("verify.py", "named and paid and", "named and", "tests/test_priors.py"),
+    ("verify.py", "named and paid and", "named and", "tests/training/test_priors.py"),
     ("verify.py", "bool(arb(c.quadrature_error) >= best)", "True", VERIFY),
     ("verify.py", "bool(arb(c.kl) >= ratio)", "True", VERIFY),
     ("verify.py", "Fraction(c.risk) >= Fraction(wrong / c.n)", "True", VERIFY),
     ("verify.py", "found == c.provenance.drawn_sha256", "True", VERIFY),
     ("verify.py", 'kl = 2 * kl if name == "tandem"', 'kl = kl if name == "tandem"', VERIFY),
-    ("verify.py", "np.array_equal(index, drawn)", "True", "tests/test_priors.py"),
-    ("verify.py", "0.0) >= part", "0.0) >= 0", "tests/test_priors.py"),
+    ("verify.py", "np.array_equal(index, drawn)", "True", "tests/training/test_priors.py"),
+    ("verify.py", "0.0) >= part", "0.0) >= 0", "tests/training/test_priors.py"),
     ("verify.py", "(1 + pairs) * c.quadrature_error", "c.quadrature_error", VERIFY),
     ("verify.py", "and _drawn_by_seed(c, number, drawn, laws)", "", VERIFY),
     ("verify.py", "and c.risk == c.risk_upper", "", VERIFY),
     ("verify.py", "wrong = wrong & _wrong", "wrong = 0 * _wrong", VERIFY),
-    ("priors.py", "np.sort(order[count:])", "np.sort(order)", "tests/test_priors.py"),
     (
-        "estimator.py",
+        "training/priors.py",
+        "np.sort(order[count:])",
+        "np.sort(order)",
+        "tests/training/test_priors.py",
+    ),
+    (
+        "sklearn.py",
         "fitted(self.preprocessing, X[own])",
         "fitted(self.preprocessing, X)",
         ESTIMATOR,
     ),
-    ("estimator.py", "x[bound], labels[bound], as_they_came", "x, labels, as_they_came", ESTIMATOR),
-    ("estimator.py", '"delta": self.delta, "priors"', '"delta": 0.5, "priors"', ESTIMATOR),
-    ("estimator.py", '"priors": self.priors, ', "", ESTIMATOR),
-    ("estimator.py", "samples=self.votes_, **own", "samples=100, **own", ESTIMATOR),
-    ("estimator.py", "samples=self.votes_)", "samples=100)", ESTIMATOR),
-    ("estimator.py", "one_by_one(draw, x, self._seed)", "draw(x)", ESTIMATOR),
-    ("estimator.py", "refuse_batch_effects(self.preprocessing_, X)", "pass", ESTIMATOR),
-    ("estimator.py", "network.state_dict() | trainer.best", "network.state_dict()", ESTIMATOR),
-    ("estimator.py", '"first-order" if', '"small-kl" if', ESTIMATOR),
-    ("estimator.py", 'own["sample"] = sample', "pass", ESTIMATOR),
-    ("estimator.py", "as_they_came = torch.tensor(X)", "as_they_came = x", ESTIMATOR),
+    ("sklearn.py", "x[bound], labels[bound], as_they_came", "x, labels, as_they_came", ESTIMATOR),
+    ("sklearn.py", '"delta": self.delta, "priors"', '"delta": 0.5, "priors"', ESTIMATOR),
+    ("sklearn.py", '"priors": self.priors, ', "", ESTIMATOR),
+    ("sklearn.py", "samples=self.votes_, **own", "samples=100, **own", ESTIMATOR),
+    ("sklearn.py", "samples=self.votes_)", "samples=100)", ESTIMATOR),
+    ("sklearn.py", "one_by_one(draw, x, self._seed)", "draw(x)", ESTIMATOR),
+    ("sklearn.py", "refuse_batch_effects(self.preprocessing_, X)", "pass", ESTIMATOR),
+    ("sklearn.py", "network.state_dict() | trainer.best", "network.state_dict()", ESTIMATOR),
+    ("sklearn.py", '"first-order" if', '"small-kl" if', ESTIMATOR),
+    ("sklearn.py", 'own["sample"] = sample', "pass", ESTIMATOR),
+    ("sklearn.py", "as_they_came = torch.tensor(X)", "as_they_came = x", ESTIMATOR),
     ("randomness.py", "key + row", "row", "tests/test_randomness.py"),
     ("randomness.py", "digest[:8]", "key", "tests/test_randomness.py"),
-    ("examples.py", "for these in (together, alone)", "for these in (together,)", EXAMPLES),
-    ("examples.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
-    ("examples.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
-    ("examples.py", "fine = values > n / 2", "fine = values > 0", EXAMPLES),
+    ("data/checks.py", "for these in (together, alone)", "for these in (together,)", EXAMPLES),
+    ("data/checks.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
+    ("data/checks.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
+    ("data/checks.py", "fine = values > n / 2", "fine = values > 0", EXAMPLES),
 ]
 
 
@@ -223,7 +278,7 @@ def survives(file: str, there: str, defect: str, tests: str) -> bool:
 def main() -> None:
     survivors = 0
     for tests in sorted({tests for *_, tests in MUTANTS}):
-        if not survives("ledger.py", "Ledger", "Ledger", tests):
+        if not survives("bounds/ledger.py", "Ledger", "Ledger", tests):
             raise SystemExit(f"{tests} fails without any defect")
     for mutant in MUTANTS:
         alive = survives(*mutant)

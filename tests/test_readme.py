@@ -13,7 +13,7 @@ from pacbayes.experiments.columns import COLUMNS
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import grid_table, lines, render, table1, table2
-from pacbayes.loop import VACUOUS
+from pacbayes.training.loop import VACUOUS
 from pacbayes.verify import verify
 
 ROOT = Path(__file__).parent.parent

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from pacbayes import Settings, runs
 from pacbayes.choices import RANDOMISED, BoundName, MonteCarlo
-from pacbayes.preparation import prepare
-from pacbayes.records import DataSource
+from pacbayes.runs.preparation import prepare
+from pacbayes.runs.record import DataSource
 from pacbayes.verify import verify
 
 NETWORK = "posterior and prior are the network's"

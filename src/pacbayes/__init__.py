@@ -9,32 +9,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacbayes.bodies import Dense, Deterministic, Sampled
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
-    from pacbayes.certificate import Certificate, certify
-    from pacbayes.enumeration import exact_aggregate
-    from pacbayes.estimator import CertificateWarning, PACBayesClassifier
-    from pacbayes.gaussian import Gaussian, kl
-    from pacbayes.layers import GaussianConv2d, GaussianLinear
-    from pacbayes.network import Network, build_network, dense_network
-    from pacbayes.risk import empirical_risk, majority_vote, predict_randomised
+    from pacbayes.certificates.certificate import Certificate, certify
+    from pacbayes.networks.bodies import Dense, Deterministic, Sampled
+    from pacbayes.networks.exact import exact_aggregate
+    from pacbayes.networks.gaussian import Gaussian, kl
+    from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
+    from pacbayes.networks.network import Network, build_network, dense_network
+    from pacbayes.networks.risk import empirical_risk, majority_vote, predict_randomised
     from pacbayes.settings import Settings
-    from pacbayes.training import Trainer, train
+    from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
+    from pacbayes.training.trainer import Trainer, train
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "bodies": ("Dense", "Deterministic", "Sampled"),
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),
-    "certificate": ("Certificate", "certify"),
-    "enumeration": ("exact_aggregate",),
-    "estimator": ("CertificateWarning", "PACBayesClassifier"),
-    "gaussian": ("Gaussian", "kl"),
-    "layers": ("GaussianConv2d", "GaussianLinear"),
-    "network": ("Network", "build_network", "dense_network"),
-    "risk": ("empirical_risk", "majority_vote", "predict_randomised"),
+    "certificates.certificate": ("Certificate", "certify"),
+    "networks.bodies": ("Dense", "Deterministic", "Sampled"),
+    "networks.exact": ("exact_aggregate",),
+    "networks.gaussian": ("Gaussian", "kl"),
+    "networks.layers": ("GaussianConv2d", "GaussianLinear"),
+    "networks.network": ("Network", "build_network", "dense_network"),
+    "networks.risk": ("empirical_risk", "majority_vote", "predict_randomised"),
     "settings": ("Settings",),
-    "training": ("Trainer", "train"),
+    "sklearn": ("CertificateWarning", "PACBayesClassifier"),
+    "training.trainer": ("Trainer", "train"),
 }
 __all__ = [
     "Certificate",

@@ -329,7 +329,7 @@ def _inverse(q: float, c: arb) -> float:
 
 
 def _quadrature(c: _Claim, classes: int) -> Finding:
-    """What the trapezoidal rule for P(class wins) may err by, as pacbayes.quadrature proves it."""
+    """What the trapezoidal rule for P(class wins) may err by, as networks.quadrature proves it."""
     H, pi, root, best = arb(c.quadrature_step or 1.0), arb.pi(), arb(2).sqrt(), arb(1)
     for i in range(1, 40):
         a = arb(i) / 10

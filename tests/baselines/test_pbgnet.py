@@ -10,8 +10,8 @@ import torch
 from pacbayes import Settings
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import catoni_c
-from pacbayes.losses import linear
-from pacbayes.native.library import available
+from pacbayes.engine.library import available
+from pacbayes.networks.losses import linear
 
 
 def network(widths, inputs=3):

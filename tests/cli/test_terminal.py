@@ -96,7 +96,7 @@ def test_quiet_is_the_summary_alone(run_cli, csv, tmp_path):
 
 
 def test_without_a_terminal_a_slow_epoch_gives_a_sign_of_life(run_cli, csv, tmp_path, monkeypatch):
-    from pacbayes import progress
+    from pacbayes.cli import progress
 
     monkeypatch.setattr(progress, "_SILENCE", 0.0)
     _, _, err = run_cli("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a")
@@ -130,11 +130,11 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
                 raise KeyboardInterrupt
             yield step
 
-    monkeypatch.setattr(runs, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(runs, "train_run", interrupted)
+    monkeypatch.setattr(runs.folder, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(runs.folder, "train_run", interrupted)
     assert run_cli(*train)[0] == 130
     assert (tmp_path / "a" / "checkpoint.safetensors").exists()
-    monkeypatch.setattr(runs, "train_run", original)
+    monkeypatch.setattr(runs.folder, "train_run", original)
     code, _, err = run_cli(*train)
     assert code == 0
     assert "\nresuming\n" in err

@@ -7,12 +7,12 @@ import torch
 
 from pacbayes import certify, kl, paper, small_kl
 from pacbayes.bounds import catoni_c
-from pacbayes.checkpoint import load_tensors, save_tensors
 from pacbayes.data import load
 from pacbayes.experiments import execution
 from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
+from pacbayes.files import load_tensors, save_tensors
 
 
 @pytest.mark.parametrize("column", COLUMNS)

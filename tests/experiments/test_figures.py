@@ -4,14 +4,14 @@ from dataclasses import asdict, replace
 
 from matplotlib.image import imread
 
-from pacbayes.checkpoint import save_json
 from pacbayes.experiments import figures
 from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line
-from pacbayes.loop import Evaluation
+from pacbayes.files import save_json
+from pacbayes.training.loop import Evaluation
 
 
 def test_figures_are_drawn_of_what_there_is(tmp_path, monkeypatch):

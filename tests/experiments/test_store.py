@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pacbayes.checkpoint import DamagedFileError
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
+from pacbayes.files import DamagedFileError
 
 RUN = chosen("mlp", "digits", 3)
 

@@ -6,11 +6,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from pacbayes import Settings, predictions, runs
-from pacbayes.preparation import prepare
-from pacbayes.records import DataSource
+from pacbayes import Settings, runs
 from pacbayes.report import run_page
 from pacbayes.report.facts import collect
+from pacbayes.runs import prediction
+from pacbayes.runs.preparation import prepare
+from pacbayes.runs.record import DataSource
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>')
 VOID = ("img", "link", "meta")
@@ -28,7 +29,7 @@ def make(folder, source, certified=("small-kl", "tandem", "disintegrated"), **ch
     for bound in certified:
         shared = {"delta": 0.05, "samples": 5, "seed": None, "networks": 2}
         runs.certify_run(run, network, data, bound=bound, **shared)
-        predictions.test_errors(run, network, data)
+        prediction.test_errors(run, network, data)
     return run
 
 

@@ -10,7 +10,7 @@ import pytest
 from pacbayes import cli
 from pacbayes.report.commands import train_command
 from pacbayes.report.facts import collect
-from pacbayes.runs import open_run
+from pacbayes.runs.folder import open_run
 
 OPTIONS = [
     "--activation sign --widths 5,4 --unit-scale --epochs 2 --seed 7",

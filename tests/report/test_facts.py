@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from pacbayes.checkpoint import DamagedFileError
+from pacbayes.files import DamagedFileError
 from pacbayes.report.facts import collect
-from pacbayes.runs import open_run
+from pacbayes.runs.folder import open_run
 
 
 def test_every_certificate_is_found_read_and_verified(made, facts):

@@ -7,10 +7,10 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from pacbayes.examples import check_examples
-from pacbayes.loop import Loop
-from pacbayes.losses import linear
+from pacbayes.data.checks import check_examples
+from pacbayes.networks.losses import linear
 from pacbayes.settings import Settings
+from pacbayes.training.loop import Loop
 
 __all__ = ["Fitting"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.baselines.fitting import Fitting
-from pacbayes.losses import linear
+from pacbayes.networks.losses import linear
 
 __all__ = ["MLP", "MLPFitting"]
 

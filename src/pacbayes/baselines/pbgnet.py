@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from pacbayes.baselines.fitting import Fitting
 from pacbayes.bounds import catoni_c
-from pacbayes.draws import Draw, estimate
-from pacbayes.loop import EVALUATIONS
-from pacbayes.losses import linear
-from pacbayes.native.library import Activation, Engine, Estimator, unfit
+from pacbayes.engine.library import Activation, Engine, Estimator, unfit
+from pacbayes.networks.draws import Draw, estimate
+from pacbayes.networks.losses import linear
 from pacbayes.settings import Settings
+from pacbayes.training.loop import EVALUATIONS
 
 __all__ = ["PBGFitting", "PBGNet"]
 

@@ -14,11 +14,11 @@ from pacbayes.bench.limit import bare_products, multiply_adds, products, sgemm_r
 from pacbayes.bench.memory import peak_megabytes
 from pacbayes.bench.naive import NaiveNetwork
 from pacbayes.choices import Activation
-from pacbayes.engine import NativeEngine
-from pacbayes.native.library import available
-from pacbayes.network import build_network
+from pacbayes.engine.library import available
+from pacbayes.engine.network import NativeEngine
+from pacbayes.networks.network import build_network
 from pacbayes.settings import Settings
-from pacbayes.training import Trainer
+from pacbayes.training.trainer import Trainer
 
 __all__ = ["Case", "Growth", "Measurements", "Ratio", "examples", "library_step", "measure"]
 

@@ -10,16 +10,20 @@ from typing import Annotated
 import typer
 
 import pacbayes
-from pacbayes.cli.calculating import bench, bound, compare
-from pacbayes.cli.certificates import certify, verify
-from pacbayes.cli.complaints import one_line
-from pacbayes.cli.exporting import export
+from pacbayes.cli.bench import bench
+from pacbayes.cli.bound import bound
+from pacbayes.cli.certify import certify
+from pacbayes.cli.compare import compare
+from pacbayes.cli.errors import one_line
+from pacbayes.cli.export import export
 from pacbayes.cli.help import Command, Group
-from pacbayes.cli.informing import info
-from pacbayes.cli.reporting import report
-from pacbayes.cli.reproducing import reproduce
-from pacbayes.cli.training import train
-from pacbayes.cli.using import plot, predict
+from pacbayes.cli.info import info
+from pacbayes.cli.plot import plot
+from pacbayes.cli.predict import predict
+from pacbayes.cli.report import report
+from pacbayes.cli.reproduce import reproduce
+from pacbayes.cli.train import train
+from pacbayes.cli.verify import verify
 
 __all__ = ["app", "main"]
 

@@ -15,18 +15,18 @@ from pacbayes import paper
 from pacbayes.baselines.mlp import MLP, MLPFitting
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import small_kl
-from pacbayes.certificate import certify
-from pacbayes.checkpoint import DamagedFileError, load_tensors, save_json, save_tensors
+from pacbayes.certificates.certificate import certify
 from pacbayes.data import load
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Store, Summary
-from pacbayes.loop import Evaluation, Loop
-from pacbayes.losses import zero_one
-from pacbayes.network import Network, build_network
+from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
+from pacbayes.networks.losses import zero_one
+from pacbayes.networks.network import Network, build_network
+from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.randomness import seeded
-from pacbayes.records import versions
-from pacbayes.risk import majority_vote, predict_randomised
-from pacbayes.training import Trainer
+from pacbayes.runs.record import versions
+from pacbayes.training.loop import Evaluation, Loop
+from pacbayes.training.trainer import Trainer
 
 __all__ = ["run"]
 

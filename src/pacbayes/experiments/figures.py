@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pacbayes import paper
-from pacbayes.checkpoint import load_json, write_atomically
 from pacbayes.data import load
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line, lines
 from pacbayes.experiments.variances import gradient_variances, output_variances
-from pacbayes.network import build_network
+from pacbayes.files import load_json, write_atomically
+from pacbayes.networks.network import build_network
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
-from pacbayes.training import train
+from pacbayes.training.trainer import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

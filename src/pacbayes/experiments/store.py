@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from pacbayes.checkpoint import load_record, save_json, write_atomically
 from pacbayes.experiments.columns import Configuration
+from pacbayes.files import load_record, save_json, write_atomically
 
 __all__ = ["State", "Store", "Summary"]
 

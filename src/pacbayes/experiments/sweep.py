@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from pacbayes.checkpoint import load_record, save_json
 from pacbayes.experiments.columns import ADDED, Configuration, chosen, grid
 from pacbayes.experiments.store import Store
-from pacbayes.loop import VACUOUS
+from pacbayes.files import load_record, save_json
+from pacbayes.training.loop import VACUOUS
 
 __all__ = ["Grid", "Sweep"]
 

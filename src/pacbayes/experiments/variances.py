@@ -8,12 +8,12 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from pacbayes import heads
-from pacbayes.baselines.reinforce import draw_weights
-from pacbayes.bodies import Dense
 from pacbayes.choices import Estimator
-from pacbayes.draws import Draw, estimate
-from pacbayes.network import Network, dense_network
+from pacbayes.networks import heads
+from pacbayes.networks.bodies import Dense
+from pacbayes.networks.draws import Draw, estimate
+from pacbayes.networks.network import Network, dense_network
+from pacbayes.networks.weights import draw_weights
 
 __all__ = ["ESTIMATORS", "gradient_variances", "output_variances"]
 

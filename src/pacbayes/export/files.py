@@ -18,13 +18,13 @@ from torch.special import ndtr
 
 import pacbayes
 from pacbayes.bounds import percent_up
-from pacbayes.checkpoint import DamagedFileError, file_sha256, load_json, write_atomically
+from pacbayes.certificates.drawn import scores
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Format, Method
-from pacbayes.drawn import scores
 from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
 from pacbayes.export.predictors import Explicit, Port, explicit
-from pacbayes.network import Network
-from pacbayes.runs import Run
+from pacbayes.files import DamagedFileError, file_sha256, load_json, write_atomically
+from pacbayes.networks.network import Network
+from pacbayes.runs.folder import Run
 
 __all__ = ["Export", "export_run"]
 

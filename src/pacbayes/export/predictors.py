@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from pacbayes import quadrature
-from pacbayes.bodies import Dense, Deterministic
 from pacbayes.choices import Method
-from pacbayes.hidden import FUNCTIONS
-from pacbayes.layers import GaussianLinear
-from pacbayes.network import Network
+from pacbayes.networks import quadrature
+from pacbayes.networks.activations import FUNCTIONS
+from pacbayes.networks.bodies import Dense, Deterministic
+from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.network import Network
 
 __all__ = ["NORMAL", "Explicit", "Port", "explicit"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacbayes.checkpoint import write_atomically
 from pacbayes.experiments.store import Store
+from pacbayes.files import write_atomically
 from pacbayes.report.certificates import certificates
 from pacbayes.report.course import training, weights
 from pacbayes.report.facts import RunFacts, collect
@@ -13,7 +13,7 @@ from pacbayes.report.mistakes import doubtful, mistakes
 from pacbayes.report.page import document
 from pacbayes.report.provenance import provenance
 from pacbayes.report.sweep import sweep_page
-from pacbayes.runs import open_run
+from pacbayes.runs.folder import open_run
 
 __all__ = ["report", "run_page"]
 

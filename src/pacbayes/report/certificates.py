@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from pacbayes.bounds import percent_up
-from pacbayes.certificate import Certificate
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.explanation import Step, beside, paper_result, percent, sentence, steps
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE
-from pacbayes.explanation import Step, beside, paper_result, percent, sentence, steps
 from pacbayes.report.charts import Mark, Part, stacked
 from pacbayes.report.facts import Issued, RunFacts
 from pacbayes.report.markup import Html, element, join, table

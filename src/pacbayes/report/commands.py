@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from pacbayes.certificate import Certificate
-from pacbayes.records import RunRecord
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.runs.record import RunRecord
 from pacbayes.settings import Settings
 
 __all__ = ["certify_command", "train_command"]

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import torch
 
-from pacbayes.certificate import Certificate
-from pacbayes.checkpoint import load_record
-from pacbayes.explanation import layer_of
-from pacbayes.gaussian import Gaussian, gaussians
-from pacbayes.loop import Evaluation
-from pacbayes.network import Network
-from pacbayes.predictions import TestErrors
-from pacbayes.records import RunRecord
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.explanation import layer_of
+from pacbayes.files import load_record
+from pacbayes.networks.gaussian import Gaussian, gaussians
+from pacbayes.networks.network import Network
 from pacbayes.report.commands import certify_command, train_command
 from pacbayes.report.reading import read_certificate, read_history
 from pacbayes.report.votes import Votes, look_at_votes
-from pacbayes.runs import Run
+from pacbayes.runs.folder import Run
+from pacbayes.runs.prediction import TestErrors
+from pacbayes.runs.record import RunRecord
+from pacbayes.training.loop import Evaluation
 from pacbayes.verify import Finding, verify
 
 __all__ = ["Histogram", "Issued", "Movement", "RunFacts", "collect"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from pacbayes.certificate import Certificate
-from pacbayes.checkpoint import DamagedFileError, load_json, parsed
-from pacbayes.loop import Evaluation
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.files import DamagedFileError, load_json, parsed
+from pacbayes.training.loop import Evaluation
 
 __all__ = ["read_certificate", "read_history"]
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pacbayes.checkpoint import load_record
 from pacbayes.experiments.columns import COLUMNS, Configuration, grid
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line, grid_table, lines, printed, table1, table2
-from pacbayes.loop import Evaluation
+from pacbayes.files import load_record
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, card, command_block, details, document, figure, legend
 from pacbayes.report.reading import read_history
+from pacbayes.training.loop import Evaluation
 
 __all__ = ["Found", "find_sweeps", "sweep_page"]
 

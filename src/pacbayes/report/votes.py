@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data import Dataset
-from pacbayes.losses import wrong_class, zero_one
-from pacbayes.network import Network
-from pacbayes.predictions import VOTES, draw_labels
-from pacbayes.runs import Run
+from pacbayes.networks.losses import wrong_class, zero_one
+from pacbayes.networks.network import Network
+from pacbayes.runs.folder import Run
+from pacbayes.runs.prediction import VOTES, draw_labels
 
 __all__ = ["Coverage", "Doubtful", "Votes", "confusion", "coverage", "look_at_votes"]
 

@@ -1,0 +1,1 @@
+"""Certificates: the record, how one is issued, and how it is explained."""

@@ -1,0 +1,155 @@
+"""How things look on a terminal, and as plain lines where there is none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from pacbayes.bounds import percent_up
+from pacbayes.certificates.explanation import beside, nats, paper_result, percent, sentence, steps
+
+if TYPE_CHECKING:
+    from pacbayes.certificates.certificate import Certificate
+    from pacbayes.runs.folder import Run
+    from pacbayes.runs.prediction import Prediction, TestErrors
+
+__all__ = [
+    "command",
+    "duration",
+    "remark",
+    "shout",
+    "show_certificate",
+    "show_prediction",
+    "show_trained",
+    "waiting",
+]
+
+_LOOSE = 0.5  # a bound that a coin would meet
+
+
+def shout(message: str) -> None:
+    """A warning nobody can miss, on standard error."""
+    bar = "!" * 78
+    print(f"{bar}\n{message}\n{bar}", file=sys.stderr, flush=True)
+
+
+def waiting(message: str) -> AbstractContextManager[object]:
+    """A moving sign of life on a terminal, nothing elsewhere."""
+    return Console(stderr=True).status(message)
+
+
+def duration(seconds: float) -> str:
+    """A time that somebody waits for.
+
+    >>> duration(0.314), duration(12.3), duration(185), duration(7800)
+    ('0.3 s', '12 s', '3 min 5 s', '2 h 10 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def remark(text: str) -> None:
+    """What is not a result (how long it took, what to do next) goes to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def command(*words: object) -> str:
+    """A command to copy into a shell."""
+    return shlex.join(["pacbayes", *map(str, words)])
+
+
+def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
+    """What training has reached, where it lies and what comes next."""
+    from pacbayes.training.loop import learned_nothing
+
+    e, of = best.best, ""
+    if learned_nothing(e.risk, len(best.record.data.classes)):
+        print(f"The network has learned nothing: {best.record.data.n} examples may be too")
+        if best.settings.widths:
+            print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
+        else:
+            print(f"few, or {best.settings.epochs} epochs. Try more (--epochs).")
+    elif e.bound > _LOOSE:
+        fewer = "Fewer weights (--widths none)" if best.settings.widths else "More epochs"
+        print(f"The bound is loose. {fewer}, or a prior that learns from a part")
+        print("of the examples (--prior-fraction 0.5), may give a tighter one.")
+    if len(runs) > 1:
+        of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
+    print(
+        f"{took}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
+        f"yet), risk {percent(e.risk)}, KL {nats(e.kl)}, in epoch {e.epoch} of "
+        f"{best.settings.epochs}."
+    )
+    print(f"Written to {best.folder}")
+    print(f"Next: {command('certify', best.folder)}")
+
+
+def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
+    """The certificate in words, its numbers, and the paper's beside them where comparable."""
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
+    c = certificate
+    console.print(f"\nCertificate: at most {percent_up(c.bound)} error", style="bold", end="")
+    console.print(" (vacuous: it says nothing)" if c.vacuous else "")
+    console.print(f"{sentence(c)}\n")
+    console.print(_steps(c))
+    console.print(_comparison(c, errors, run))
+    console.print(f"Written to {run.certificate_path(c.predictor)}")
+
+
+def _steps(c: Certificate) -> Table:
+    table = Table("how it adds up", "points", "", box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    for step in steps(c):
+        table.add_row(step.label, f"{100 * step.points:.3f}", step.detail)
+    return table
+
+
+def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
+    headings = ["\nbeside", "\nthis run"]
+    if paper_result(run.record) is not None:
+        headings.append(f"\npaper, {run.settings.objective} {run.settings.activation}")
+    table = Table(*headings, box=None, pad_edge=False)
+    for row in beside(c, errors, run.record):
+        table.add_row(*[row.label, row.ours, row.theirs][: len(headings)])
+    return table
+
+
+def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:
+    """Predicted labels as CSV lines or JSON; which predictor made them goes beside them."""
+    if as_json:
+        text = json.dumps(asdict(prediction)) + "\n"
+    else:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        votes = prediction.votes
+        writer.writerow(["label", "vote"] if votes else ["label"])
+        for i, label in enumerate(prediction.labels):
+            writer.writerow([label, f"{votes[i]:.6f}"] if votes else [label])
+        text = buffer.getvalue()
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        from pacbayes.files import write_atomically
+
+        write_atomically(out, text.encode())
+    if as_json:
+        return
+    sys.stdout.flush()  # the remarks below come last
+    remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
+    if prediction.error is not None:
+        remark(f"error on the labels given: {percent(prediction.error)}")
+    if out is not None:
+        remark(f"written to {out}")

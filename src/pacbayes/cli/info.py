@@ -1,0 +1,54 @@
+"""What there is on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pacbayes.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from pacbayes.cli.inventory import Inventory
+
+__all__ = ["info"]
+
+
+def info(as_json: AsJson = False) -> None:
+    """Show versions, the engine, cached data and extras.
+
+    pacbayes info
+
+    pacbayes info --json
+    """
+    from pacbayes.cli.inventory import take_inventory
+
+    found = take_inventory()
+    if as_json:
+        print(json.dumps(asdict(found)))
+        return
+    for name, text in _lines(found).items():
+        print(f"{name:<9} {text}")
+
+
+def _lines(found: Inventory) -> dict[str, str]:
+    cores = "1 core" if found.cores == 1 else f"{found.cores} cores"
+    threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
+    cached = [f"{name} ({size / 1e6:.0f} MB)" for name, size in found.cached.items()]
+    return {
+        **found.versions,
+        "platform": found.platform,
+        "engine": f"native, {found.native}" if found.native else f"torch ({found.why_torch})",
+        "cores": f"{cores}, {threads} of torch",
+        "cache": f"{_with_tilde(found.cache)}: {', '.join(cached) or 'empty'}",
+        "extras": ", ".join(
+            name if there else f"no {name} (pip install 'pacbayes[{name}]')"
+            for name, there in found.extras.items()
+        ),
+    }
+
+
+def _with_tilde(path: str) -> str:
+    home = Path.home()
+    return f"~/{Path(path).relative_to(home)}" if Path(path).is_relative_to(home) else path

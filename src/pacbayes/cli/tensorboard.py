@@ -1,0 +1,70 @@
+"""A run's curves for TensorBoard, which is an extra."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pacbayes.runs.folder import Run
+from pacbayes.training.loop import Evaluation, Progress
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ["check", "recorded"]
+
+_EVENTS = "events.out.tfevents."
+
+
+def check(folder: Path) -> None:
+    """Complain before anything is trained where curves cannot be written."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--tensorboard needs pip install 'pacbayes[tensorboard]'")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--tensorboard must be a folder, got the file {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def recorded(steps: Iterator[Progress], run: Run, folder: Path) -> Iterator[Progress]:
+    """Pass a run's progress on, and write its evaluations to the folder as they come.
+
+    What a resumed run had written is written anew from its history: no point is missing or double,
+    whenever it was killed.
+    """
+    own = f".{run.sha256[:12]}"
+    files = list(folder.glob(f"{_EVENTS}*"))
+    if foreign := [path for path in files if path.suffix != own]:
+        raise ValueError(
+            f"{folder} holds another run's curves ({foreign[0].name}); "
+            "give another --tensorboard, or remove them first"
+        )
+    from torch.utils.tensorboard import SummaryWriter
+
+    past = run.history
+    started = time.time() - (past[-1].seconds if past else 0.0)
+    with SummaryWriter(folder, filename_suffix=own) as writer:
+        writer.add_text("settings", _as_code(run.settings.model_dump_json(indent=2)), 0)
+        writer.add_text("data", _as_code(run.record.data.model_dump_json(indent=2)), 0)
+        for evaluation in past:
+            _write(writer, evaluation, started)
+        writer.flush()
+        for path in files:
+            path.unlink()
+        for progress in steps:
+            if progress.evaluation is not None:
+                _write(writer, progress.evaluation, started)
+            yield progress
+
+
+def _write(writer: SummaryWriter, e: Evaluation, started: float) -> None:
+    values = {"bound": e.bound, "risk": e.risk, "KL": e.kl, "lambda": e.lam}
+    for name, value in {**values, "learning rate": e.learning_rate}.items():
+        writer.add_scalar(name, value, e.epoch, walltime=started + e.seconds)
+
+
+def _as_code(text: str) -> str:
+    """Markdown shows lines that are indented as they are."""
+    return "\n".join(f"    {line}" for line in text.splitlines())

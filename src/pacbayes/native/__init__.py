@@ -1,1 +1,0 @@
-"""The engine in C, and what calls it from Python."""

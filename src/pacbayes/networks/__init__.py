@@ -1,0 +1,1 @@
+"""Stochastic networks: Gaussian layers, sampling rules, heads, risk."""

@@ -1,0 +1,127 @@
+"""Hidden units as sampling rules: T activations from the moments of their pre-activations.
+
+A rule takes the mean and deviation of independent Gaussian pre-activations, (B, d) at the first
+layer and (T, B, d) above it, and returns T samples of the activations. No weight is ever drawn:
+given the activations below, the pre-activations of one example are independent Gaussians, so a
+local draw is a draw of fresh weights for every example and sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.special import log_ndtr
+
+from pacbayes.networks.draws import Draw
+
+__all__ = [
+    "FUNCTIONS",
+    "Rule",
+    "log_sign_probability",
+    "relu",
+    "sample_sign",
+    "sigmoid",
+    "sign",
+    "sign_of",
+    "sign_straight",
+]
+
+Rule = Callable[[Tensor, Tensor, int], Draw]
+
+
+def relu(mean: Tensor, deviation: Tensor, T: int) -> Draw:
+    """max(0, z), z ~ N(mean, deviation²), pathwise (local reparameterisation)."""
+    return Draw(_normal(mean, deviation, T).relu_(), mean.new_zeros(()))
+
+
+def sigmoid(mean: Tensor, deviation: Tensor, T: int) -> Draw:
+    """1 / (1 + e^−z), z ~ N(mean, deviation²), pathwise (local reparameterisation)."""
+    return Draw(_normal(mean, deviation, T).sigmoid_(), mean.new_zeros(()))
+
+
+def sign(mean: Tensor, deviation: Tensor, T: int) -> Draw:
+    r"""a ∈ {−1, +1}^d with q̃(a_i) = Φ(a_i·mean_i/deviation_i); no path, log q̃ counted.
+
+    The conditional of "All Sign Activations"; with `estimate` it is marginalised REINFORCE.
+    """
+    u = mean / deviation
+    a = sample_sign(u, T)
+    return Draw(a, log_sign_probability(a, u).sum(-1))
+
+
+def sign_straight(mean: Tensor, deviation: Tensor, T: int) -> Draw:
+    """The same sample with the path of its expectation: forward a, backward erf(u/√2).
+
+    Exact where what follows is linear in each a_i (`heads.differenced` makes it so); anywhere
+    else this is the biased straight-through estimator.
+    """
+    u = mean / deviation
+    expectation = torch.erf(u * 0.5**0.5)
+    return Draw(sample_sign(u, T) + (expectation - expectation.detach()), mean.new_zeros(()))
+
+
+def sign_of(z: Tensor) -> Tensor:
+    """The unit itself: ±1, and +1 at zero."""
+    return torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
+
+
+# What each rule's unit makes of a pre-activation whose weights are known.
+FUNCTIONS: dict[Rule, Callable[[Tensor], Tensor]] = {
+    relu: torch.relu,
+    sigmoid: torch.sigmoid,
+    sign: sign_of,
+    sign_straight: sign_of,
+}
+
+
+def sample_sign(u: Tensor, T: int) -> Tensor:
+    """a = ±1 with P(a = 1) = Φ(u), (T, B, …) from u of shape (B, …) or (T, B, …)."""
+    with torch.no_grad():
+        p = torch.erfc(u * -(0.5**0.5)).mul_(0.5)
+        uniform = torch.rand(_sampled_shape(u, T), dtype=u.dtype, device=u.device)
+        a: Tensor = (uniform < p).to(u.dtype).mul_(2).sub_(1)
+    return a
+
+
+def log_sign_probability(a: Tensor, u: Tensor) -> Tensor:
+    """log Φ(a·u), finite and with the right slope however unlikely a is."""
+    log_q: Tensor = _LogSignProbability.apply(a, u)
+    return log_q
+
+
+class _LogSignProbability(torch.autograd.Function):
+    """log Φ(z) at z = a·u with its slope a·φ(z)/Φ(z).
+
+    Written out because `torch.special.log_ndtr` takes longer than the rest of a training step; it
+    is needed only where erfc has no digits left.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, u: Tensor) -> Tensor:
+        z = a * u
+        log_q: Tensor = torch.erfc(z * -(0.5**0.5)).mul_(0.5).log_()
+        deep = z < (-36.0 if z.dtype == torch.float64 else -12.0)
+        if deep.any():
+            log_q[deep] = log_ndtr(z[deep])
+        ctx.save_for_backward(a, z, log_q)
+        ctx.shape = u.shape
+        return log_q
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        a, z, log_q = ctx.saved_tensors
+        score = z.square().mul_(-0.5).sub_(log_q).exp_().mul_((2 * math.pi) ** -0.5).mul_(a)
+        return None, score.mul_(grad).sum_to_size(ctx.shape)
+
+
+def _normal(mean: Tensor, deviation: Tensor, T: int) -> Tensor:
+    noise = torch.randn(_sampled_shape(mean, T), dtype=mean.dtype, device=mean.device)
+    return torch.addcmul(mean, deviation, noise)
+
+
+def _sampled_shape(u: Tensor, T: int) -> torch.Size:
+    return u.shape if u.dim() == 3 else torch.Size((T, *u.shape))

@@ -1,0 +1,68 @@
+"""The last layer, sign(w·a + b), as a rule: aggregated over its weights, or sampled.
+
+Every head takes the Gaussian layer and a draw of the activations, (T, B, d), and returns a draw of
+the output: F ∈ [−1, 1], (T, B), for two classes, and the probability of every class, (T, B, k), for
+more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pacbayes.networks.activations import log_sign_probability, sample_sign
+from pacbayes.networks.draws import Draw
+from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.quadrature import win_probabilities
+
+__all__ = ["Head", "aggregated", "aggregated_classes", "differenced", "sampled"]
+
+Head = Callable[[GaussianLinear, Draw], Draw]
+
+
+def aggregated(layer: GaussianLinear, a: Draw) -> Draw:
+    r"""I(a) = E sign(w·a + b) = erf(mean / (√2·deviation)): eq. erf_aggregate with bias.
+
+    Averaged over T this is the partially aggregated estimator F̂*_Q.
+    """
+    mean, deviation = layer.moments(a.value)  # (T, B, 1)
+    return Draw(_erf(mean / deviation).squeeze(-1), a.log_prob)
+
+
+def aggregated_classes(layer: GaussianLinear, a: Draw) -> Draw:
+    """P(score y is the largest | a) for each of k classes: the same aggregation, no surrogate.
+
+    Given activations the scores are independent Gaussians; see `quadrature` for the integral.
+    """
+    return Draw(win_probabilities(*layer.moments(a.value)), a.log_prob.unsqueeze(-1))
+
+
+def differenced(layer: GaussianLinear, a: Draw) -> Draw:
+    r"""I(a) at a ∈ {−1, +1}^d, whose derivative in a_i is ½[I(a_i = 1) − I(a_i = −1)].
+
+    With `hidden.sign_straight` below it, the gradient sums each unit of the last hidden layer over
+    both its values and samples only the others: the local-expectation estimator, unbiased (Titsias
+    & Lázaro-Gredilla 2015). A flipped unit moves the mean by 2μ_i and leaves the variance alone.
+    """
+    s = a.value.detach()
+    mean, deviation = layer.moments(s)  # (T, B, 1)
+    value = _erf(mean / deviation)
+    with torch.no_grad():
+        flipped = _erf((mean - 2 * s * layer.weight.mean) / deviation)  # (T, B, d)
+        difference = 0.5 * s * (value - flipped)
+    path = ((a.value - s) * difference).sum(-1)
+    return Draw(value.squeeze(-1) + path, a.log_prob)
+
+
+def sampled(layer: GaussianLinear, a: Draw) -> Draw:
+    """A sampled sign, its log-probability counted: averaged over T, the naive estimator F̂_Q."""
+    mean, deviation = layer.moments(a.value)  # (T, B, 1)
+    u = mean / deviation
+    output = sample_sign(u, u.shape[0])
+    return Draw(output.squeeze(-1), a.log_prob + log_sign_probability(output, u).squeeze(-1))
+
+
+def _erf(u: Tensor) -> Tensor:
+    return torch.erf(u * 0.5**0.5)

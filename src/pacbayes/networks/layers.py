@@ -1,0 +1,113 @@
+"""Layers whose weights are Gaussian: moments of the pre-activation, or a draw of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d
+
+from pacbayes.networks.gaussian import Gaussian
+
+__all__ = ["GaussianConv2d", "GaussianLinear"]
+
+
+class GaussianLinear(nn.Module):
+    """z = Wa + b with independent Gaussian entries of W and b, all part of Q.
+
+    Args:
+        inputs, outputs: widths.
+        scale: prior deviation of every entry.
+        learned_scale: whether Q has a trainable deviation for every entry.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, scale: float = 1.0, learned_scale: bool = False
+    ) -> None:
+        super().__init__()
+        self.weight = Gaussian(outputs, inputs, scale=scale, learned_scale=learned_scale)
+        self.bias = Gaussian(outputs, scale=scale, learned_scale=learned_scale)
+
+    def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean μa + β and deviation √(a²σ² + σ_b²) of the pre-activation, given activations.
+
+        Args:
+            a: (..., inputs).
+
+        Returns:
+            Mean (..., outputs) and deviation, (..., 1) where all scales are equal.
+        """
+        if self.weight.learned_scale:
+            mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
+            spread = nn.functional.linear(a.square(), self.weight.variance, self.bias.variance)
+            return mean, spread.sqrt()
+        moments: tuple[Tensor, Tensor] = _EqualMoments.apply(
+            a, self.weight.mean, self.bias.mean, self.weight.variance
+        )
+        return moments
+
+
+class _EqualMoments(torch.autograd.Function):
+    """μa + β and √(σ²(‖a‖² + 1)) where every weight has the variance σ², which is not trained.
+
+    Written out because autograd would store the squares, go through them twice more, and add the
+    two slopes in a to each other in a pass of its own.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, weight: Tensor, bias: Tensor, variance: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        norm = torch.linalg.vector_norm(a, dim=-1, keepdim=True)
+        deviation = (variance * (norm.square() + 1)).sqrt()
+        ctx.save_for_backward(a, weight, deviation, variance)
+        return nn.functional.linear(a, weight, bias), deviation
+
+    @staticmethod
+    def backward(
+        ctx: Any, g_mean: Tensor, g_deviation: Tensor
+    ) -> tuple[Tensor | None, Tensor, Tensor, None]:
+        a, weight, deviation, variance = ctx.saved_tensors
+        g, rows = g_mean.reshape(-1, g_mean.shape[-1]), a.reshape(-1, a.shape[-1])
+        slope = None
+        if ctx.needs_input_grad[0]:
+            each = (a * (g_deviation * variance / deviation)).reshape(rows.shape)
+            slope = each.addmm_(g, weight).reshape(a.shape)
+        return slope, g.T @ rows, g.sum(0), None
+
+
+class GaussianConv2d(nn.Module):
+    """A convolution with Gaussian kernel and bias, for bodies of one's own.
+
+    In training mode every output pixel is drawn from its own marginal (local
+    reparameterisation): a low-variance training estimator, but not a draw from Q, since pixels
+    share weights. In evaluation mode one kernel is drawn and shared by the batch: a draw from Q.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel_size: int,
+        *,
+        stride: int = 1,
+        padding: int = 0,
+        scale: float = 1.0,
+        learned_scale: bool = False,
+    ) -> None:
+        super().__init__()
+        shape = (outputs, inputs, kernel_size, kernel_size)
+        self.weight = Gaussian(*shape, scale=scale, learned_scale=learned_scale)
+        self.bias = Gaussian(outputs, scale=scale, learned_scale=learned_scale)
+        self.stride, self.padding = stride, padding
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, inputs, H, W)
+        geometry = {"stride": self.stride, "padding": self.padding}
+        if not self.training:
+            return conv2d(x, self.weight.sample(), self.bias.sample(), **geometry)
+        mean = conv2d(x, self.weight.mean, self.bias.mean, **geometry)
+        kernel = self.weight.variance.expand_as(self.weight.mean)
+        bias = self.bias.variance.expand_as(self.bias.mean)
+        deviation = conv2d(x.square(), kernel, bias, **geometry).sqrt()
+        return mean + deviation * torch.randn_like(mean)

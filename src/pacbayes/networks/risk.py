@@ -1,0 +1,124 @@
+"""Empirical risk over a data set, and predictions: sums and counts, never means of means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pacbayes.data.checks import check_examples
+from pacbayes.networks.exact import exact_aggregate
+from pacbayes.networks.network import Network
+
+__all__ = ["EmpiricalRisk", "empirical_risk", "exact_risk", "majority_vote", "predict_randomised"]
+
+_ROWS = 20_000  # of T·B per block: keeps memory flat and the working set near the cache
+_FEW = 64  # examples in a block that shares a draw (the fewer, the more draws) or is summed exactly
+
+
+@dataclass(frozen=True)
+class EmpiricalRisk:
+    """The sampled R_S^lin(F_Q), and how much it may be trusted.
+
+    Attributes:
+        mean: of the linear loss, which is the randomised classifier's 0-1 risk.
+        n: examples, each counted once.
+        samples: T, draws of the network for each example; 0 where it was summed exactly.
+        draws: independent draws in all, n·T where every example has its own and fewer where a
+            batch shares them; None where nothing was sampled and the mean is exact.
+        variance: sample variance of all the draws, over n·T − 1.
+        within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each;
+            None where draws are shared or there is but one.
+        tandem: mean of X·X' over such pairs, the chance that two networks err together; exact where
+            nothing was sampled, None where there is but one draw.
+    """
+
+    mean: float
+    n: int
+    samples: int
+    draws: float | None
+    variance: float = 0.0
+    within: float | None = None
+    tandem: float | None = None
+
+    def of_pairs(self) -> EmpiricalRisk:
+        """The tandem risk, with the number of pairs it is the mean of."""
+        if self.tandem is None:
+            raise ValueError(f"the risk of pairs needs 2 samples or more, got {self.samples}")
+        pairs = None if self.draws is None else self.draws / self.samples * (self.samples // 2)
+        return EmpiricalRisk(self.tandem, self.n, self.samples, pairs, tandem=self.tandem)
+
+
+@torch.no_grad()
+def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
+    """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
+    check_examples(x, y, network.classes)
+    n, total, squares, largest, drawn = len(x), 0.0, 0.0, 0, 0
+    within, tandem = 0.0, 0.0  # of pairs
+    for block in _blocks(network, n, samples):
+        value = network.draw(x[block], samples).value.double()
+        losses = network.loss(value, y[block]).clamp(0, 1)  # (T, B); beyond by roundings alone
+        total += losses.mean(0).sum().item()
+        squares += losses.square().sum().item()
+        pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None
+        if pairs is not None:
+            within += 0.5 * pairs.diff(dim=1).square().sum().item()
+            tandem += pairs.prod(1).sum().item()
+        largest, drawn = max(largest, losses.shape[1]), drawn + losses.numel()
+    mean, shared = total / n, {"exact": None, "per-example": 1, "per-batch": largest}
+    sharing = shared[network.freshness]
+    count = n * (samples // 2)
+    together = squares / drawn if sharing is None else tandem / count if count else None
+    return EmpiricalRisk(
+        mean=mean,
+        n=n,
+        samples=0 if sharing is None else samples,
+        draws=None if sharing is None else n * samples / sharing,
+        variance=max(0.0, squares - drawn * mean**2) / max(1, drawn - 1),
+        within=within / count if network.freshness == "per-example" and count else None,
+        tandem=together,
+    )
+
+
+@torch.no_grad()
+def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
+    """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
+    check_examples(x, y, network.classes)
+    total = squares = 0.0
+    for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
+        losses = network.loss(exact_aggregate(network, inputs).double(), labels)
+        total += losses.sum().item()
+        squares += losses.square().sum().item()
+    return EmpiricalRisk(total / len(x), len(x), 0, None, tandem=squares / len(x))
+
+
+@torch.no_grad()
+def predict_randomised(network: Network, x: Tensor) -> Tensor:
+    """A label drawn with fresh weights for every example, ±1 or an index: what the bound covers."""
+    blocks = []
+    size = 1 if network.freshness == "per-batch" else _ROWS
+    for inputs in x.split(size):
+        F = network.draw(inputs, 1).value[0]  # P(+1) = ½(1 + F), or P of every class
+        if network.outputs > 1:
+            blocks.append(torch.multinomial(F, 1).squeeze(-1))
+        else:
+            blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0).to(x.dtype))
+    return torch.cat(blocks)
+
+
+@torch.no_grad()
+def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
+    """The mean output over the draws: F̂_Q(x) ∈ [−1, 1], whose sign is the majority vote, or the
+    probability of every class, of which it is the largest."""
+    blocks = _blocks(network, len(x), samples)
+    return torch.cat([network.draw(x[block], samples).value.mean(0) for block in blocks])
+
+
+def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    rows = _ROWS if network.outputs == 1 else _ROWS // 10  # each makes a grid for every class
+    size = _FEW if network.freshness == "per-batch" else max(1, rows // samples)
+    return (slice(start, start + size) for start in range(0, n, size))

@@ -1,0 +1,303 @@
+"""A scikit-learn classifier that comes with a certificate."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from pacbayes.certificates.certificate import Certificate, certify
+from pacbayes.certificates.drawn import certify_drawn, draw_network, scores
+from pacbayes.choices import Activation, BoundName, Engine
+from pacbayes.data.checks import FittedError, NoSampleError
+from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
+from pacbayes.networks.network import Network, build_network
+from pacbayes.networks.risk import majority_vote, predict_randomised
+from pacbayes.randomness import one_by_one, seeded, stream
+from pacbayes.settings import Settings
+from pacbayes.training.priors import Teacher, as_prior, split
+from pacbayes.training.trainer import Trainer
+
+__all__ = ["CertificateWarning", "PACBayesClassifier", "Predictor"]
+
+Array = NDArray[Any]
+Predictor = Literal["drawn", "vote", "randomised"]
+_BOUND_SET = 8  # examples it needs at least
+
+
+class CertificateWarning(UserWarning):
+    """A classifier was fitted, but nothing can be certified about it."""
+
+
+class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A stochastic neural network with a certificate about what `predict` does on new examples.
+
+    A prior learns from a part of the training examples, and the posterior from the rest, which is
+    also what the certificate is derived from: no example is held out from training.
+
+    Args:
+        activation: hidden units: relu, sigmoid or sign.
+        widths: of the hidden layers; none give a linear classifier.
+        predictor: who predicts, and is certified. `drawn` is one network drawn from the posterior
+            and kept; `vote` the majority of `votes` draws; `randomised` draws weights. Both draw
+            anew for every new example, and the same when asked about it again.
+        prior_fraction: part of the examples that the prior learns from; 0 takes a data-free one.
+        prior_scale: deviation of the prior's weights; None is the protocol's.
+        prior_epochs, epochs, batch_size, learning_rate, samples: of training; None is what
+            `Settings.of` has for the protocol `fast`.
+        preprocessing: a transformer, cloned and fitted to the prior's part alone, so that the
+            certificate keeps; `auto` standardises where there is such a part. A transformer fitted
+            before this classifier, as in a pipeline, has seen the bound set: nothing is certified
+            then, where that can be seen.
+        priors: how many candidates a search tries on the same examples, whatever it varies; all are
+            paid for.
+        delta: probability with which the certificate may fail.
+        votes: draws of a vote, and of the risk of a vote or randomised classifier.
+        repeats: says that examples naturally occur more than once.
+        engine: native where it can be, or torch.
+        random_state: an int makes everything reproducible, predictions too.
+        verbose: prints every evaluation.
+
+    Attributes:
+        certificate_: at most `certificate_.bound` error with probability 1 − δ; None where a
+            `CertificateWarning` says why.
+        classes_, n_features_in_, feature_names_in_: as ever; which classes there are counts as
+            known beforehand.
+        predictor_, votes_: as fitted and certified, whatever is set afterwards.
+        network_: the posterior beside its prior.
+        weights_: of the drawn network, by the names in `network_`.
+        preprocessing_: as fitted, or None.
+        history_: every evaluation.
+        n_iter_: epochs made, fewer after Ctrl-C, which keeps the best.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> x, y = load_breast_cancer(return_X_y=True)
+    >>> model = PACBayesClassifier(random_state=0).fit(x, y)
+    >>> bool(model.certificate_.bound < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        activation: Activation = "relu",
+        widths: Sequence[int] = (100,),
+        *,
+        predictor: Predictor = "drawn",
+        prior_fraction: float = 0.5,
+        prior_scale: float | None = None,
+        prior_epochs: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        samples: int | None = None,
+        preprocessing: Any = "auto",
+        priors: int = 1,
+        delta: float = 0.05,
+        votes: int = 100,
+        repeats: bool = False,
+        engine: Engine = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.activation = activation
+        self.widths = widths
+        self.predictor = predictor
+        self.prior_fraction = prior_fraction
+        self.prior_scale = prior_scale
+        self.prior_epochs = prior_epochs
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.samples = samples
+        self.preprocessing = preprocessing
+        self.priors = priors
+        self.delta = delta
+        self.votes = votes
+        self.repeats = repeats
+        self.engine = engine
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> PACBayesClassifier:
+        """Learn a prior, then the posterior, then certify.
+
+        Ctrl-C ends the phase it falls into and keeps the best so far.
+        """
+        self._check_parameters()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        k, n = len(self.classes_), len(X)
+        if k < 2:
+            raise ValueError(f"need examples of two classes or more, got one class, {y[0]}")
+        if n <= _BOUND_SET:
+            raise ValueError(f"need more than {_BOUND_SET} examples, got n_samples = {n}")
+        self._seed = int(check_random_state(self.random_state).randint(2**31))
+        settings = self._settings(k, n)
+        own, bound = np.zeros(0, np.int64), np.arange(n)
+        if settings.prior_fraction:
+            own, bound = split(n, settings.prior_fraction, self._seed)
+        self.preprocessing_ = fitted(self.preprocessing, X[own])
+        x, labels = transformed(self.preprocessing_, X), _labels(index, k)
+        refuse_batch_effects(self.preprocessing_, X)
+        network = self._prior(x[own], labels[own], settings)
+        self._train(network, x[bound], labels[bound], settings)
+        self.network_ = network.double().eval()
+        self.predictor_, self.votes_ = self.predictor, self.votes  # whom the certificate is about
+        try:
+            as_they_came = torch.tensor(X), labels
+            self.certificate_: Certificate | None = self._certify(
+                x[bound], labels[bound], as_they_came
+            )
+        except NoSampleError as error:
+            self.certificate_ = None
+            advice = "; preprocessing= fits it to the prior's part alone"
+            advice = advice if isinstance(error, FittedError) else ""
+            warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
+        self.weights_: dict[str, Tensor] = {}
+        if self.predictor_ == "drawn":  # the same draw as the certificate's
+            generator = np.random.default_rng(stream(self._seed, "drawn"))
+            self.weights_ = draw_network(self.network_, generator).weights
+            self.temperature_ = _temperature(self._scores(x), index)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores, (n,) or (n, k): the drawn network's own, else F̂ or the logarithms of shares."""
+        z = self._scores(self._checked(X))
+        return z if z.ndim == 1 or self.predictor_ == "drawn" else np.log(np.maximum(z, 1e-300))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Shares of the votes, (n, k), which are what `randomised` draws by.
+
+        Of a drawn network its scores at a temperature fitted to the training examples. No
+        certificate is about these.
+        """
+        z = self._scores(self._checked(X))
+        if self.predictor_ == "drawn":
+            z = z / self.temperature_
+            p = expit(z) if z.ndim == 1 else softmax(z, axis=1)
+        else:
+            p = (1 + z) / 2 if z.ndim == 1 else z
+        return p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
+
+    def predict(self, X: Any) -> Array:
+        """Labels, by the predictor that is certified."""
+        x = self._checked(X)
+        if self.predictor_ == "randomised":
+            draw = partial(predict_randomised, self.network_)
+            drawn = one_by_one(draw, x, self._seed).numpy()
+            chosen = (drawn > 0) if self.network_.outputs == 1 else drawn
+        else:
+            z = self._scores(x)
+            chosen = z > 0 if z.ndim == 1 else z.argmax(1)
+        labels: Array = self.classes_[chosen.astype(np.int64)]
+        return labels
+
+    def _check_parameters(self) -> None:
+        if self.predictor not in get_args(Predictor):
+            raise ValueError(f"predictor must be drawn, vote or randomised, got {self.predictor!r}")
+        for name in ("votes", "priors"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number from 1 on, got {value!r}")
+        if not isinstance(self.widths, Sequence):
+            raise ValueError(f"widths must be a sequence, as (100,), got {self.widths!r}")
+        if not 0 <= self.prior_fraction < 1:
+            raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
+
+    def _settings(self, k: int, n: int) -> Settings:
+        names = ("prior_scale", "prior_epochs", "epochs", "batch_size", "learning_rate", "samples")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        given |= {
+            "widths": tuple(self.widths),
+            "prior_fraction": min(self.prior_fraction, 1 - _BOUND_SET / n),
+            "delta": self.delta,
+            "repeats": self.repeats,
+            "engine": self.engine,
+            "seed": self._seed,
+        }
+        try:
+            return Settings.of("fast", self.activation, classes=k, **given)
+        except ValidationError as error:  # of several lines
+            wrong = error.errors()[0]
+            name = ".".join(map(str, wrong["loc"])) or "settings"
+            raise ValueError(f"{name}: {wrong['msg']}, got {wrong['input']!r}") from None
+
+    def _checked(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return transformed(self.preprocessing_, X).double()
+
+    def _prior(self, x: Tensor, y: Tensor, settings: Settings) -> Network:
+        k = len(self.classes_)
+        if not len(x):
+            return build_network(settings, x.shape[1], k)
+        teacher = Teacher(x, y, settings, k)
+        self._follow(teacher, "prior")
+        return as_prior(teacher, settings)
+
+    def _train(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
+        trainer = Trainer(network, x, y, settings)
+        self._follow(trainer, "posterior")
+        network.load_state_dict(network.state_dict() | trainer.best)
+        self.history_, self.n_iter_ = trainer.history, trainer.epoch
+
+    def _follow(self, trainer: Trainer, what: str) -> None:
+        try:
+            for progress in trainer.steps():
+                if self.verbose and (e := progress.evaluation):
+                    line = f"{what}, epoch {e.epoch}: risk {e.risk:.4f}, KL {e.kl:.1f}"
+                    print(f"{line}, bound {e.bound:.4f}", file=sys.stderr)
+        except KeyboardInterrupt:
+            print(f"interrupted: the {what} stays as it is", file=sys.stderr)
+
+    def _certify(self, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) -> Certificate:
+        own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
+        own["sample"] = sample
+        if self.predictor_ == "drawn":
+            seed = stream(self._seed, "drawn")
+            certificate = certify_drawn(self.network_, x, y, seed=seed, **own)[0]
+            return replace(certificate, predictor="one network drawn from Q and kept in weights_")
+        with seeded(self._seed, "certificate"):
+            # Markov's inequality, so first-order covers a vote of however many fresh draws.
+            bound: BoundName = "first-order" if self.predictor_ == "vote" else "small-kl"
+            return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
+
+    def _scores(self, x: Tensor) -> Array:
+        if self.predictor_ == "drawn":
+            return scores(self.network_, self.weights_, x).numpy()
+        vote = partial(majority_vote, self.network_, samples=self.votes_)
+        return one_by_one(vote, x, self._seed).numpy()
+
+
+def _labels(index: Array, k: int) -> Tensor:
+    """As a network takes them: −1/+1, or indices of several classes."""
+    return torch.from_numpy(np.where(index > 0, 1.0, -1.0).astype(np.float32) if k == 2 else index)
+
+
+def _temperature(z: Array, index: Array) -> float:
+    """At which the scores are the likeliest log-odds of the examples (Guo et al. 2017)."""
+    wide = np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
+    size = float(np.abs(wide).mean()) or 1.0
+
+    def surprise(log_t: float) -> float:
+        log_p = log_softmax(wide / (size * np.exp(log_t)), axis=1)
+        return -float(np.take_along_axis(log_p, index[:, None], 1).mean())
+
+    return size * float(np.exp(minimize_scalar(surprise, bounds=(-4, 4), method="bounded").x))

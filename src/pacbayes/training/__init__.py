@@ -1,0 +1,1 @@
+"""Training: the loop, objectives, and priors learned from data."""

@@ -1,0 +1,169 @@
+"""Training a network on an objective: what a step and an evaluation are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pacbayes.bounds import catoni
+from pacbayes.data.checks import check_examples
+from pacbayes.engine.network import NativeEngine, unsupported
+from pacbayes.networks.draws import Draw, estimate
+from pacbayes.networks.gaussian import kl
+from pacbayes.networks.network import Network
+from pacbayes.networks.risk import empirical_risk
+from pacbayes.networks.weights import draw_weights
+from pacbayes.settings import Settings
+from pacbayes.training.loop import EVALUATIONS, Evaluation, Loop
+from pacbayes.training.objectives import catoni_objective, fix_lambda, small_kl_lambda
+
+__all__ = ["Trainer", "train", "why_torch"]
+
+
+class Trainer(Loop):
+    """A network's run on one of the library's objectives, its steps native where they can be."""
+
+    def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
+        check_examples(x, y, network.classes)
+        network.look()
+        kl(network)  # refuses what Q does not cover
+        super().__init__(network, len(x), settings)
+        self.network, self.x, self.y = network, x, y
+        self.shown = x  # what steps see; evaluations see the examples as they are
+        self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound is about
+        self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
+        why = why_torch(network, x, settings)
+        if why and settings.engine == "native":
+            raise ValueError(f"{why}; use --engine torch")
+        reinforce = settings.estimator == "reinforce"
+        self.native = None if why else NativeEngine(network, settings.samples, reinforce=reinforce)
+        self.evaluator = None if why else NativeEngine(network, settings.evaluation_samples)
+
+    @property
+    def classes(self) -> int:
+        return self.network.classes
+
+    @property
+    def negligible(self) -> float:
+        """A four-thousandth of the prior's least deviation, and of a unit of log-scales."""
+        logs = [t for name, t in self.network.named_buffers() if name.endswith("prior_log_scale")]
+        return 2.5e-4 * min(1.0, *(t.min().exp().item() for t in logs))
+
+    @property
+    def lam(self) -> float:
+        return self.log_lambda.exp().item()
+
+    def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
+        """On the weights, or with optim-λ every other time on λ."""
+        if self.settings.objective == "optim-lambda" and number % 2 == 1:
+            return self._lambda_step(index, number)
+        return self.weight_step(index, number, rate, done)
+
+    def epoch_is_over(self, risk: float) -> None:
+        """The objective small-kl takes its λ from where the epoch has come."""
+        s = self.settings
+        if s.objective == "small-kl":
+            lam = small_kl_lambda(risk, kl(self.network).item(), self.n, s.delta)
+            self.log_lambda = torch.tensor(math.log(lam), dtype=torch.float64)
+
+    def weight_step(self, index: Tensor, step: int, rate: float, done: float) -> float:
+        """One step on the weights: examples, number of the step, rate, part of the run done.
+
+        Returns:
+            The batch's risk before it.
+        """
+        s = self.settings
+        weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
+        lam = self.lam
+        self.optimiser.param_groups[0]["lr"] = rate
+        if self.native is not None:
+            loss = self.native.loss_and_grad(
+                self.shown, self.y, index, self.seed, step, log_loss=self.log_loss
+            )
+            self.native.adam_step(self.optimiser, weight / lam)
+            return loss / len(index)
+        y = self.y[index]
+        losses, value = self._losses(self.shown[index], y)
+        risk = minimised = losses.mean()
+        if self.log_loss:
+            minimised = (losses / self.network.right(value, y)).mean()
+        self.optimiser.zero_grad()
+        fix_lambda(minimised, self.network, weight / lam)
+        self.optimiser.step()
+        return risk.item()
+
+    def _losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Of every example, (B,), with a gradient by the run's estimator; and the bare output."""
+        s = self.settings
+        if s.estimator not in ("reinforce", "reinforce-per-example"):
+            value = self.network(x, s.samples)
+            return self.network.loss(value, y), value.detach()
+        per_example = s.estimator == "reinforce-per-example"
+        draw = draw_weights(self.network, x, s.samples, per_example=per_example)
+        losses = estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
+        return losses, draw.value.mean(0)
+
+    def _lambda_step(self, index: Tensor, step: int) -> float:
+        s = self.settings
+        with torch.no_grad():
+            reinforce = s.estimator == "reinforce"  # whose engine has one sample for a loss
+            if (engine := self.evaluator if reinforce else self.native) is not None:
+                loss = engine.loss(self.x, self.y, index, self.seed, step)
+                risk = torch.tensor(loss / len(index), dtype=torch.float64)
+            else:
+                F = self.network(self.x[index], s.samples)
+                risk = self.network.loss(F, self.y[index]).double().mean()
+            divergence = kl(self.network)
+        log_lambda = self.log_lambda.clone().requires_grad_()
+        bound = catoni_objective(risk, divergence, self.n, s.delta, log_lambda)
+        (slope,) = torch.autograd.grad(bound, log_lambda)
+        moved = self.log_lambda - s.lambda_rate * slope
+        self.log_lambda = moved.clamp(min=1e-6)  # the theorem has λ > 1
+        return risk.item()
+
+    def measured_risk(self) -> float:
+        if self.evaluator is not None:
+            everything = torch.arange(self.n)
+            step = EVALUATIONS + self.epoch
+            total = self.evaluator.loss(self.x, self.y, everything, self.seed, step)
+            return max(0.0, total / self.n)  # floats of P(label) may sum to a little above one
+        return empirical_risk(self.network, self.x, self.y, self.settings.evaluation_samples).mean
+
+    def divergence(self) -> Tensor:
+        return kl(self.network)
+
+    def bound(self, risk: float, kl: float) -> float:
+        return catoni(risk, kl, self.n, self.settings.delta)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The loop's, and λ."""
+        tensors, record = super().state()
+        return tensors | {"log_lambda": self.log_lambda}, record
+
+    def restore(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        """Take up what `state()` gave."""
+        super().restore(tensors, record)
+        self.log_lambda = tensors["log_lambda"]
+
+
+def why_torch(network: Network, x: Tensor, settings: Settings) -> str | None:
+    """Why a run's steps are torch's; None where the native engine makes them."""
+    if settings.engine == "torch":
+        return "asked for"
+    if settings.estimator == "reinforce-per-example":
+        return "the native engine does not draw weights for every example"
+    if settings.estimator == "reinforce" and (settings.learned_scale or network.outputs > 1):
+        return "the native engine draws weights of fixed scales, for two classes"
+    return unsupported(network, x)
+
+
+def train(network: Network, x: Tensor, y: Tensor, settings: Settings) -> list[Evaluation]:
+    """Train to the end, leave the network at its best epoch by bound, return every evaluation."""
+    trainer = Trainer(network, x, y, settings)
+    for _ in trainer.steps():
+        pass
+    network.load_state_dict(network.state_dict() | trainer.best)
+    return trainer.history

@@ -1,0 +1,65 @@
+"""Every theorem under its name, with its own options and no others."""
+
+from typing import get_args
+
+import pytest
+
+from pacbayes import bounds
+from pacbayes.bounds.calculator import calculate
+from pacbayes.choices import Theorem
+
+NUMBERS = (0.05, 300.0, 6000, 0.02)
+FREE = {"c-bound": {"disagreement": 0.06}, "split-kl": {"levels": [0, 1], "parts": [0.05]}}
+EXPECTED = {
+    "small-kl": bounds.small_kl(*NUMBERS),
+    "catoni": bounds.catoni(*NUMBERS),
+    "catoni-c": bounds.catoni_c(*NUMBERS),
+    "mcallester": bounds.mcallester(*NUMBERS),
+    "quadratic": bounds.quadratic(*NUMBERS),
+    "thiemann": bounds.thiemann(*NUMBERS),
+    "unexpected-bernstein": bounds.unexpected_bernstein(*NUMBERS),
+    "split-kl": bounds.split_kl([0, 1], [0.05], 300.0, 6000, 0.02),
+    "first-order": bounds.first_order(*NUMBERS),
+    "tandem": bounds.tandem(*NUMBERS),
+    "c-bound": bounds.c_bound(0.05, 0.06, 300.0, 6000, 0.02),
+    "disintegrated": bounds.disintegrated(*NUMBERS),
+}
+
+
+@pytest.mark.parametrize("name", get_args(Theorem))
+def test_each_name_is_its_theorem(name):
+    result = calculate(name, *NUMBERS, FREE.get(name, {}))
+    assert result["bound"] == EXPECTED[name]
+    assert (result["name"], result["kl"], result["n"], result["delta"]) == (name, *NUMBERS[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "value"),
+    [
+        ("catoni", {"lambda": 900.0, "alpha": 1.1}, bounds.catoni(*NUMBERS, lam=900.0, alpha=1.1)),
+        ("catoni-c", {"C": 0.7}, bounds.catoni_c(*NUMBERS, C=0.7)),
+        ("thiemann", {"lambda": 0.3}, bounds.thiemann(*NUMBERS, lam=0.3)),
+        (
+            "unexpected-bernstein",
+            {"second-moment": 0.01},
+            bounds.unexpected_bernstein(*NUMBERS, second_moment=0.01),
+        ),
+        ("disintegrated", {"networks": 5}, bounds.disintegrated(*NUMBERS, networks=5)),
+    ],
+)
+def test_what_a_theorem_leaves_free_can_be_given(name, free, value):
+    assert calculate(name, *NUMBERS, free)["bound"] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "risk", "free", "message"),
+    [
+        ("small-kl", 0.1, {"lambda": 3.0}, "--lambda does not belong to small-kl"),
+        ("c-bound", 0.1, {}, "c-bound needs --disagreement"),
+        ("split-kl", None, {"levels": [0, 1]}, "split-kl needs --parts"),
+        ("tandem", None, {}, "tandem needs --risk"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, risk, free, message):
+    with pytest.raises(ValueError, match=message):
+        calculate(name, risk, 1.0, 100, 0.05, free)

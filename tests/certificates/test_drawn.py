@@ -1,0 +1,160 @@
+"""Networks drawn once and kept."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pacbayes import (
+    Deterministic,
+    GaussianConv2d,
+    GaussianLinear,
+    Network,
+    bounds,
+    dense_network,
+    kl,
+)
+from pacbayes.certificates.drawn import certify_drawn, draw_network, scores
+from pacbayes.choices import DRAWN
+
+
+def moved(activation="relu", classes=2, widths=(4, 3), **options):
+    network = dense_network(3, widths, activation, classes=classes, **options)
+    with torch.no_grad():
+        for p in network.parameters():
+            p += 0.2 * torch.randn_like(p)
+    return network
+
+
+def draws(network, count):
+    generator = np.random.default_rng(0)
+    return [draw_network(network, generator) for _ in range(count)]
+
+
+@pytest.mark.parametrize("learned_scale", [False, True])
+def test_weights_have_the_posteriors_moments_and_the_log_ratio_its_kl(learned_scale, z_scores):
+    network = moved(learned_scale=learned_scale)
+    found = draws(network, 3000)
+    for name in ("body.layers.1.weight", "layer.bias"):
+        g = network.get_submodule(name)
+        weights = torch.stack([d.weights[name] for d in found])
+        centred = weights - g.mean.detach().double()
+        assert z_scores(centred, torch.zeros(())).abs().max() < 5.5  # below 1e-6 each
+        spread = g.variance.detach().double()
+        assert z_scores(centred.square(), spread).abs().max() < 5.5
+    ratios = torch.tensor([math.fsum(d.log_ratio.values()) for d in found], dtype=torch.float64)
+    assert z_scores(ratios, kl(network).detach()).abs() < 5  # its mean is the KL
+
+
+def test_the_log_ratio_is_that_of_the_densities():
+    network = moved(learned_scale=True)
+    (drawn,) = draws(network, 1)
+    for name, ratio in drawn.log_ratio.items():
+        g = network.get_submodule(name)
+        q = torch.distributions.Normal(g.mean.double(), g.log_scale.double().exp())
+        p = torch.distributions.Normal(g.prior_mean.double(), g.prior_log_scale.double().exp())
+        w = drawn.weights[name]
+        assert ratio == pytest.approx((q.log_prob(w) - p.log_prob(w)).sum().item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
+def test_drawn_networks_err_on_average_as_often_as_the_randomised_classifier(
+    activation, classes, z_scores
+):
+    network = moved(activation, classes, estimator="marginal").double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    y = torch.tensor([1.0, -1, 1, 1, -1]) if classes == 2 else torch.tensor([0, 1, 2, 3, 0])
+    outputs = torch.stack([scores(network, d.weights, x) for d in draws(network, 3000)])
+    predicted = outputs.sign() if classes == 2 else outputs.argmax(-1)
+    many = network.draw(x, 20_000).value
+    risk = network.loss(many, y)
+    error = ((predicted != y).double().var(0) / 3000 + risk.var(0) / 20_000).sqrt()
+    difference = (predicted != y).double().mean(0) - risk.mean(0)
+    assert (difference / error).abs().max() < 5  # five examples: false alarm 3e-6
+
+
+def test_the_certificate_is_of_the_best_network_and_every_one_pays():
+    network = moved()
+    x, y = torch.randn(200, 3), torch.where(torch.rand(200) < 0.5, 1.0, -1.0)
+    c, kept = certify_drawn(network, x, y, networks=4, delta=0.1, priors=2, seed=0)
+    found = draws(network, 4)
+    values = []
+    for d in found:
+        risk = (scores(network, d.weights, x).sign() != y).double().mean().item()
+        ratio = math.fsum(d.log_ratio.values())
+        values.append(bounds.disintegrated(risk, ratio, 200, 0.05, networks=4))
+    best = min(range(4), key=values.__getitem__)
+    assert torch.equal(kept.weights["layer.weight"], found[best].weights["layer.weight"])
+    assert values[best] <= c.bound == pytest.approx(values[best], abs=1e-7)
+    assert (c.predictor, c.bound_name, c.draws) == (DRAWN, "disintegrated", None)
+    assert c.ledger == {"pac-bayes": 0.05, "other prior 1, pac-bayes": 0.05}
+    assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
+    one, _ = certify_drawn(network, x, y, delta=0.1, seed=0)
+    assert one.kl == pytest.approx(math.fsum(found[0].log_ratio.values()), rel=1e-8)
+
+
+def test_ties_are_errors():
+    network = moved(widths=())
+    x = torch.randn(50, 3)
+    zero = {name: torch.zeros_like(w) for name, w in draws(network, 1)[0].weights.items()}
+    from pacbayes.certificates.drawn import _errors
+
+    assert _errors(network, zero, x, torch.ones(50)) == 50
+    assert _errors(network, zero, x, -torch.ones(50)) == 50
+
+
+def test_bodies_that_cannot_be_kept_are_refused():
+    x, y = torch.randn(20, 4), torch.ones(20)
+    conv = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), GaussianConv2d(1, 2, 2), nn.Flatten())
+    with pytest.raises(ValueError, match="only dense networks"):
+        certify_drawn(Network(conv, GaussianLinear(2, 1)), x, y)
+    fixed = Network(Deterministic(nn.Linear(4, 2).requires_grad_(False)), GaussianLinear(2, 1))
+    assert certify_drawn(fixed.double(), x.double(), y)[0].n == 20
+
+
+class Stuck(nn.Module):
+    def train(self, mode=True):
+        return super().train(True)
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("network", "change", "message"),
+    [
+        (lambda: moved(widths=()), lambda x: x.repeat(2, 1)[:20], "occur again"),
+        (lambda: moved(widths=()), lambda x: x - x.mean(0), "mean zero"),
+        (
+            lambda: Network(Deterministic(nn.Linear(3, 2)), GaussianLinear(2, 1)),
+            lambda x: x,
+            "outside the posterior",
+        ),
+        (
+            lambda: Network(Deterministic(Stuck()), GaussianLinear(3, 1)),
+            lambda x: x,
+            "stays in training mode",
+        ),
+    ],
+)
+def test_what_certify_refuses_is_refused_here_too(network, change, message):
+    x = change(torch.randn(40, 3) if message != "occur again" else torch.randn(10, 3))
+    with pytest.raises(ValueError, match=message):
+        certify_drawn(network(), x, torch.ones(len(x)))
+
+
+def test_a_prior_that_moved_after_the_first_look_is_refused():
+    network, x, y = moved(widths=()), torch.randn(20, 3), torch.ones(20)
+    certify_drawn(network, x, y)
+    with torch.no_grad():
+        network.layer.weight.prior_mean.copy_(network.layer.weight.mean)
+    with pytest.raises(ValueError, match="younger than the first look"):
+        certify_drawn(network, x, y)
+
+
+def test_no_network_is_none():
+    with pytest.raises(ValueError, match="networks must be at least 1, got 0"):
+        certify_drawn(moved(), torch.randn(20, 3), torch.ones(20), networks=0)

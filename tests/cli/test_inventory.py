@@ -1,0 +1,63 @@
+"""What `pacbayes info` finds."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pacbayes import __version__
+from pacbayes.cli import inventory
+from pacbayes.engine import library as engine
+
+
+def test_the_cache_is_looked_into(tmp_path, monkeypatch):
+    monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path / "cache"))
+    assert inventory.take_inventory().cached == {}
+    (tmp_path / "cache" / "mnist").mkdir(parents=True)
+    (tmp_path / "cache" / "mnist" / "train").write_bytes(b"x" * 70)
+    (tmp_path / "cache" / "mnist" / "test").write_bytes(b"x" * 7)
+    found = inventory.take_inventory()
+    assert found.cache == str(tmp_path / "cache")
+    assert found.cached == {"mnist": 77}
+
+
+def test_the_engine_is_named_or_its_absence_explained(monkeypatch):
+    found = inventory.take_inventory()
+    assert (found.native in ("avx2", "avx512")) == engine.available()
+    assert (found.why_torch is None) == engine.available()
+    monkeypatch.setattr(engine, "library", lambda: None)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    found = inventory.take_inventory()
+    assert found.native is None
+    assert found.why_torch == "it needs AVX2 or AVX-512, and torch says DEFAULT"
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(engine, "__file__", "/nowhere/engine.py")
+    assert "not built" in inventory.take_inventory().why_torch
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name")
+def test_the_processor_is_called_what_linux_calls_it():
+    name = inventory.take_inventory().platform.split(", ", 2)[2]
+    assert f": {name}\n" in Path("/proc/cpuinfo").read_text()
+
+
+def test_an_extra_is_there_if_all_it_needs_is(monkeypatch):
+    monkeypatch.setattr(inventory, "_installed", lambda name: name != "onnxscript")
+    extras = inventory.take_inventory().extras
+    assert extras == {"cluster": True, "export": False, "tensorboard": True}
+
+
+def test_info_shows_it_all(run_cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path / "own"))
+    monkeypatch.setattr(inventory, "_installed", lambda name: False)
+    code, out, err = run_cli("info")
+    assert (code, err) == (0, "")
+    assert f"pacbayes  {__version__}\ntorch     {torch.__version__}\n" in out
+    assert "cache     ~/own: empty\n" in out
+    assert "no cluster (pip install 'pacbayes[cluster]')" in out
+    record = json.loads(run_cli("info", "--json")[1])
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["threads"] == torch.get_num_threads()

@@ -1,0 +1,52 @@
+"""Augmented images: moved a little, never invented."""
+
+import pytest
+import torch
+
+from pacbayes.data.augmentation import image_side, moved_images
+
+
+def blob(n=400, side=28):
+    """A small square of ones in the middle of n images."""
+    x = torch.zeros(n, side, side)
+    x[:, 12:16, 12:16] = 1
+    return x.view(n, -1)
+
+
+def centers(x, side=28):
+    at = torch.arange(side) - (side - 1) / 2
+    image = x.view(-1, side, side)
+    mass = image.sum((1, 2))
+    return (image.sum(1) @ at) / mass, (image.sum(2) @ at) / mass
+
+
+def test_images_are_shifted_by_at_most_two_pixels_and_on_average_not_at_all():
+    moved = moved_images(blob(), torch.Generator().manual_seed(0))
+    for center in centers(moved):
+        assert center.abs().max() < 2 / 0.85 * 1.3  # a shift counts in the scaled, sheared image
+        assert center.std() > 0.8
+        assert center.mean().abs() < 5 * 1.3 / 400**0.5  # false alarm 6e-7
+
+
+def test_sizes_change_by_the_scale_and_brightness_does_not_grow():
+    moved = moved_images(blob(), torch.Generator().manual_seed(0))
+    area = moved.sum(1) / 16
+    assert 0.85**-2 + 0.1 > area.max() > 1.1
+    assert 0.65 < area.min() < 0.9
+    assert moved.max() <= 1
+    assert moved.min() >= 0
+    assert (moved > 0).float().mean() < 0.1  # the background stays empty
+
+
+def test_the_generator_decides():
+    first, again = (moved_images(blob(5), torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, moved_images(blob(5), torch.Generator().manual_seed(4)))
+    many = moved_images(blob(1003), torch.Generator().manual_seed(3))  # in blocks
+    assert many.shape == (1003, 784)
+
+
+@pytest.mark.parametrize("features", [783, 4])
+def test_what_is_no_image_is_refused(features):
+    with pytest.raises(ValueError, match=f"needs square images, got {features} features"):
+        image_side(features)

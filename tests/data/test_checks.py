@@ -1,0 +1,74 @@
+"""What can be seen not to be a sample, and what must not be taken for that."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn import datasets, preprocessing
+
+from pacbayes.data.checks import FittedError, NoSampleError, check_sample
+
+LOADERS = [
+    datasets.load_breast_cancer,
+    datasets.load_digits,
+    datasets.load_iris,
+    datasets.load_wine,
+]
+SCALERS = [
+    preprocessing.StandardScaler(),
+    preprocessing.MinMaxScaler(),
+    preprocessing.MaxAbsScaler(),
+    preprocessing.RobustScaler(),
+    preprocessing.PowerTransformer(),
+    preprocessing.MinMaxScaler((-1, 1)),
+    preprocessing.StandardScaler(with_mean=False),
+]
+
+
+def check(x, *, repeats=True):
+    check_sample(torch.tensor(np.asarray(x)), torch.zeros(len(x)), repeats=repeats)
+
+
+@pytest.mark.parametrize("scaler", SCALERS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_scaled_by_all_of_them_are_seen(scaler, dtype):
+    x, _ = datasets.load_breast_cancer(return_X_y=True)
+    with pytest.raises(FittedError, match="on the training set"):
+        check(scaler.fit_transform(x).astype(dtype))
+    few = scaler.fit(x[:300]).transform(x).astype(dtype)
+    check(few)  # fitted to some of them, it cannot be seen
+
+
+@pytest.mark.parametrize("load", LOADERS, ids=lambda load: load.__name__)
+def test_data_as_they_come_are_taken(load):
+    x, _ = load(return_X_y=True)
+    check(x)
+    check(x / 255)
+    check(np.sign(x - x.mean()))
+    check(np.clip(x / np.median(x[x > 0]), 0, 1))
+
+
+def test_categories_beside_them_hide_nothing():
+    x, y = datasets.load_breast_cancer(return_X_y=True)
+    for scaler in SCALERS:
+        with pytest.raises(FittedError):
+            check(np.column_stack([scaler.fit_transform(x[:, :6]), np.eye(2)[y]]))
+    with pytest.raises(FittedError, match="mean zero"):
+        check(np.column_stack([x[:, :6] - x[:, :6].mean(0), np.eye(2)[y]]))
+
+
+def test_natural_ranges_and_signs_are_taken():
+    rng = np.random.default_rng(0)
+    check(np.eye(5)[rng.integers(0, 5, 200)])  # one-hot
+    check(rng.integers(0, 2, (200, 4)) * 2.0 - 1)
+    check(rng.random((200, 4)))  # nearly [0, 1]
+    check(rng.normal(size=(200, 4)))
+    check(rng.poisson(2, (200, 4)))
+    check(np.round(rng.random((200, 4)), 1))  # both ends, many times
+    check(np.column_stack([np.linspace(0, 1, 200), rng.normal(size=200)]))
+
+
+def test_what_occurs_again_is_seen_unless_it_is_said_to():
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    with pytest.raises(NoSampleError, match="10 of 110 examples occur again"):
+        check(np.concatenate([x, x[:10]]), repeats=False)
+    check(np.concatenate([x, x[:10]]))
