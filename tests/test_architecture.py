@@ -9,8 +9,8 @@ import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
-    {"spelling", "choices", "paper", "randomness", "files", "bounds"},
-    {"settings", "data"},
+    {"spelling", "choices", "paper"},
+    {"randomness", "files", "settings", "bounds", "data"},
     {"networks", "verify"},
     {"engine"},
     {"training"},
