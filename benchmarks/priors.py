@@ -17,7 +17,7 @@ import torch
 
 from pacbayes import Settings, data
 from pacbayes.networks.risk import empirical_risk
-from pacbayes.runs.record import versions
+from pacbayes.runs.versions import versions
 from pacbayes.training.priors import Teacher, split
 
 HERE = Path(__file__).parent

@@ -18,7 +18,7 @@ from torch import nn
 from pacbayes import GaussianConv2d, GaussianLinear, Network, certify, kl, majority_vote
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.data import load
-from pacbayes.networks.losses import linear, zero_one
+from pacbayes.data.tasks import linear, zero_one
 
 
 def train(epochs: int, samples: int) -> tuple[Certificate, float]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
-    from pacbayes.certificates.certificate import Certificate, certify
+    from pacbayes.certificates.certificate import Certificate
+    from pacbayes.certificates.certify import certify
+    from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
     from pacbayes.networks.gaussian import Gaussian, kl
     from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
-    from pacbayes.networks.network import Network, build_network, dense_network
+    from pacbayes.networks.network import Network
     from pacbayes.networks.risk import empirical_risk, majority_vote, predict_randomised
     from pacbayes.settings import Settings
     from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
@@ -25,12 +27,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),
-    "certificates.certificate": ("Certificate", "certify"),
+    "certificates.certificate": ("Certificate",),
+    "certificates.certify": ("certify",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),
     "networks.gaussian": ("Gaussian", "kl"),
     "networks.layers": ("GaussianConv2d", "GaussianLinear"),
-    "networks.network": ("Network", "build_network", "dense_network"),
+    "networks.architecture": ("build_network", "dense_network"),
+    "networks.network": ("Network",),
     "networks.risk": ("empirical_risk", "majority_vote", "predict_randomised"),
     "settings": ("Settings",),
     "sklearn": ("CertificateWarning", "PACBayesClassifier"),

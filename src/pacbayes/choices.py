@@ -1,25 +1,20 @@
-"""The names a user chooses from; free of torch, so that the command line knows them at once."""
+"""The names a user chooses from; free of torch, so that the command line starts at once."""
 
 from __future__ import annotations
 
-from typing import Literal
+from enum import Enum
+from typing import Literal, NamedTuple
 
 __all__ = [
-    "DRAWN",
-    "RANDOMISED",
-    "VOTE",
     "Activation",
     "Augmentation",
-    "BoundName",
-    "CertificateBound",
     "Engine",
     "Estimator",
     "Format",
-    "Method",
     "MonteCarlo",
     "Objective",
+    "Predictor",
     "Protocol",
-    "Theorem",
 ]
 
 Activation = Literal["relu", "sigmoid", "sign"]
@@ -34,10 +29,62 @@ Estimator = Literal[
     "reinforce-per-example",
 ]
 Format = Literal["onnx", "torch"]
-Method = Literal["randomised", "vote", "drawn"]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
-_ForRandomised = Literal[
+MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]
+
+
+class Predictor(Enum):
+    """A way to predict with a posterior Q; every certificate covers exactly one."""
+
+    RANDOMISED = "randomised"
+    VOTE = "vote"
+    DRAWN = "drawn"
+
+    @property
+    def title(self) -> str:
+        """Its heading in reports."""
+        return _PREDICTORS[self].title
+
+    @property
+    def file(self) -> str:
+        """The name of its certificate in a run folder."""
+        return _PREDICTORS[self].file
+
+    @property
+    def sentence(self) -> str:
+        """What its certificate says it covers."""
+        return _PREDICTORS[self].sentence
+
+
+class _Texts(NamedTuple):
+    title: str
+    file: str
+    sentence: str
+
+
+_PREDICTORS = {
+    Predictor.RANDOMISED: _Texts(
+        "The randomised classifier",
+        "certificate.json",
+        "randomised classifier: fresh weights drawn from Q for every prediction",
+    ),
+    Predictor.VOTE: _Texts(
+        "The majority vote",
+        "certificate-vote.json",
+        "majority vote of all of Q, which a vote of many draws approaches",
+    ),
+    Predictor.DRAWN: _Texts(
+        "One network, drawn and kept",
+        "certificate-drawn.json",
+        "one network drawn from Q and kept, whose weights are in drawn.safetensors",
+    ),
+}
+
+# Until every room asks `Predictor` and the table of theorems.
+RANDOMISED, VOTE, DRAWN = (p.sentence for p in Predictor)
+Method = Literal["randomised", "vote", "drawn"]
+CertificateBound = Literal[
     "small-kl",
     "catoni",
     "catoni-c",
@@ -45,13 +92,8 @@ _ForRandomised = Literal[
     "quadratic",
     "thiemann",
     "unexpected-bernstein",
+    "first-order",
+    "tandem",
+    "best-of",
+    "disintegrated",
 ]
-_ForVote = Literal["first-order", "tandem"]
-BoundName = Literal[_ForRandomised, _ForVote, "best-of"]
-CertificateBound = Literal[BoundName, "disintegrated"]
-Theorem = Literal[_ForRandomised, _ForVote, "split-kl", "c-bound", "disintegrated"]
-MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]
-
-RANDOMISED = "randomised classifier: fresh weights drawn from Q for every prediction"
-VOTE = "majority vote of all of Q, which a vote of many draws approaches"
-DRAWN = "one network drawn from Q and kept, whose weights are in drawn.safetensors"

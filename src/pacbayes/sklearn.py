@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 from typing import Any, Literal, get_args
 
@@ -22,22 +21,26 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pacbayes.certificates.certificate import Certificate, certify
-from pacbayes.certificates.drawn import certify_drawn, draw_network, scores
-from pacbayes.choices import Activation, BoundName, Engine
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.certify import certify
+from pacbayes.certificates.kept import certify_drawn
+from pacbayes.choices import Activation, Engine, Predictor
 from pacbayes.data.checks import FittedError, NoSampleError
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
-from pacbayes.networks.network import Network, build_network
-from pacbayes.networks.risk import majority_vote, predict_randomised
-from pacbayes.randomness import one_by_one, seeded, stream
+from pacbayes.data.tasks import task_of
+from pacbayes.networks.architecture import build_network
+from pacbayes.networks.network import Network
+from pacbayes.networks.predictors import Decisions, decide
+from pacbayes.networks.weights import draw_network
+from pacbayes.randomness import seeded, stream
 from pacbayes.settings import Settings
 from pacbayes.training.priors import Teacher, as_prior, split
 from pacbayes.training.trainer import Trainer
 
-__all__ = ["CertificateWarning", "PACBayesClassifier", "Predictor"]
+__all__ = ["CertificateWarning", "PACBayesClassifier"]
 
 Array = NDArray[Any]
-Predictor = Literal["drawn", "vote", "randomised"]
+PredictorName = Literal["drawn", "vote", "randomised"]
 _BOUND_SET = 8  # examples it needs at least
 
 
@@ -98,7 +101,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         activation: Activation = "relu",
         widths: Sequence[int] = (100,),
         *,
-        predictor: Predictor = "drawn",
+        predictor: PredictorName = "drawn",
         prior_fraction: float = 0.5,
         prior_scale: float | None = None,
         prior_epochs: int | None = None,
@@ -154,7 +157,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
         self.preprocessing_ = fitted(self.preprocessing, X[own])
-        x, labels = transformed(self.preprocessing_, X), _labels(index, k)
+        x = transformed(self.preprocessing_, X)
+        labels = task_of(k).encode(torch.from_numpy(index))
         refuse_batch_effects(self.preprocessing_, X)
         network = self._prior(x[own], labels[own], settings)
         self._train(network, x[bound], labels[bound], settings)
@@ -198,20 +202,13 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """Labels, by the predictor that is certified."""
-        x = self._checked(X)
-        if self.predictor_ == "randomised":
-            draw = partial(predict_randomised, self.network_)
-            drawn = one_by_one(draw, x, self._seed).numpy()
-            chosen = (drawn > 0) if self.network_.outputs == 1 else drawn
-        else:
-            z = self._scores(x)
-            chosen = z > 0 if z.ndim == 1 else z.argmax(1)
-        labels: Array = self.classes_[chosen.astype(np.int64)]
+        chosen = self._decide(self._checked(X), Predictor(self.predictor_))
+        labels: Array = self.classes_[chosen.index.numpy()]
         return labels
 
     def _check_parameters(self) -> None:
-        if self.predictor not in get_args(Predictor):
-            raise ValueError(f"predictor must be drawn, vote or randomised, got {self.predictor!r}")
+        if self.predictor not in (names := get_args(PredictorName)):
+            raise ValueError(f"predictor must be one of {', '.join(names)}, got {self.predictor!r}")
         for name in ("votes", "priors"):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < 1:
@@ -276,19 +273,25 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return replace(certificate, predictor="one network drawn from Q and kept in weights_")
         with seeded(self._seed, "certificate"):
             # Markov's inequality, so first-order covers a vote of however many fresh draws.
-            bound: BoundName = "first-order" if self.predictor_ == "vote" else "small-kl"
+            bound = "first-order" if self.predictor_ == "vote" else "small-kl"
             return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
 
     def _scores(self, x: Tensor) -> Array:
-        if self.predictor_ == "drawn":
-            return scores(self.network_, self.weights_, x).numpy()
-        vote = partial(majority_vote, self.network_, samples=self.votes_)
-        return one_by_one(vote, x, self._seed).numpy()
+        """Return the drawn network's scores, or the mean output of a vote."""
+        by = Predictor.DRAWN if self.predictor_ == "drawn" else Predictor.VOTE
+        output = self._decide(x, by).output
+        assert output is not None
+        return output.numpy()
 
-
-def _labels(index: Array, k: int) -> Tensor:
-    """As a network takes them: −1/+1, or indices of several classes."""
-    return torch.from_numpy(np.where(index > 0, 1.0, -1.0).astype(np.float32) if k == 2 else index)
+    def _decide(self, x: Tensor, predictor: Predictor) -> Decisions:
+        return decide(
+            self.network_,
+            predictor,
+            x,
+            seed=self._seed,
+            samples=self.votes_,
+            weights=self.weights_,
+        )
 
 
 def _temperature(z: Array, index: Array) -> float:

@@ -5,7 +5,7 @@ import torch
 
 from pacbayes import Settings
 from pacbayes.baselines.mlp import MLP, MLPFitting
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 
 def examples(n=80):

@@ -11,7 +11,7 @@ from pacbayes import Settings
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import catoni_c
 from pacbayes.engine.library import available
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 
 def network(widths, inputs=3):

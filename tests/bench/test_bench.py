@@ -23,7 +23,7 @@ from pacbayes.bench.measurements import (
 )
 from pacbayes.bench.naive import NaiveNetwork
 from pacbayes.engine.library import available
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 TINY = Case("sign", 2, 3, (4, 3, 2, 1))
 

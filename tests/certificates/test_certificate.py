@@ -28,7 +28,7 @@ from pacbayes import (
 from pacbayes.bounds import catoni, kl_chernoff, mcallester, small_kl
 from pacbayes.choices import VOTE
 from pacbayes.networks import quadrature
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 
 @pytest.fixture

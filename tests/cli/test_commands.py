@@ -157,12 +157,12 @@ def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
             yield step
 
     folder = tmp_path / "run"
-    monkeypatch.setattr(runs.folder, "train_run", interrupted)
+    monkeypatch.setattr(runs, "train_run", interrupted)
     code, _, err = run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
     assert code == 130
     assert "same command" in err
     assert "Traceback" not in err
-    monkeypatch.setattr(runs.folder, "train_run", original)
+    monkeypatch.setattr(runs, "train_run", original)
     assert run_cli("train", "--dataset", csv, "--out", folder, *SMALL)[0] == 0
     posteriors = [(f / "posterior.safetensors").read_bytes() for f in (whole, folder)]
     assert posteriors[0] == posteriors[1]

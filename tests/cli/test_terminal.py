@@ -131,10 +131,10 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
             yield step
 
     monkeypatch.setattr(runs.folder, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(runs.folder, "train_run", interrupted)
+    monkeypatch.setattr(runs, "train_run", interrupted)
     assert run_cli(*train)[0] == 130
     assert (tmp_path / "a" / "checkpoint.safetensors").exists()
-    monkeypatch.setattr(runs.folder, "train_run", original)
+    monkeypatch.setattr(runs, "train_run", original)
     code, _, err = run_cli(*train)
     assert code == 0
     assert "\nresuming\n" in err

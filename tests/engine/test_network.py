@@ -28,7 +28,7 @@ from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks import activations, heads
 from pacbayes.networks.draws import no_baseline
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

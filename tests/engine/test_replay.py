@@ -11,7 +11,7 @@ from pacbayes.baselines import pbgnet
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine
 from pacbayes.networks import activations
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

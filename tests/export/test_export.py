@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy.special import erf, expit, ndtr
 
-from pacbayes import Settings, predict_randomised
+from pacbayes import Settings, predict_randomised, runs
 from pacbayes.choices import VOTE
 from pacbayes.export import export_run, graphs
 from pacbayes.export import predictors as explicit
@@ -60,11 +60,11 @@ def trained(tmp_path_factory):
         settings = Settings.of("fast", classes=k, epochs=6, batch_size=20, lam=1e3, **changes)
         data = (source := DataSource(str(name))).load()
         run = prepare(folder / case, settings, source, data)
-        for _ in folder.train_run(run, data):
+        for _ in runs.train_run(run, data):
             pass
         for bound in ("small-kl", "tandem", "disintegrated"):
             asked = {"delta": 0.05, "bound": bound, "samples": 5, "seed": None}
-            folder.certify_run(run, run.load_network(), data, **asked)
+            runs.certify_run(run, run.load_network(), data, **asked)
         return made.setdefault(case, run)
 
     return get

@@ -16,7 +16,7 @@ from pacbayes import (
     predict_randomised,
 )
 from pacbayes.networks import risk as module
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 
 
 def data(n, d=3):

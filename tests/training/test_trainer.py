@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
 from pacbayes.networks.weights import draw_weights
 from pacbayes.randomness import seeded, stream
 from pacbayes.training.loop import _LONGEST_STEP, Evaluation

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.data.checks import check_examples
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import Binary, linear
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Loop
+from pacbayes.training.schedules import Schedule
 
 __all__ = ["Fitting"]
 
@@ -25,9 +26,16 @@ class Fitting(Loop):
         x, y: examples (n, d), labels −1/+1.
     """
 
-    def __init__(self, model: nn.Module, x: Tensor, y: Tensor, settings: Settings) -> None:
-        check_examples(x, y)
-        super().__init__(model, len(x), settings)
+    def __init__(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        settings: Settings,
+        schedule: Schedule | None = None,
+    ) -> None:
+        check_examples(x, y, Binary())
+        super().__init__(model, len(x), settings, schedule)
         self.x, self.y = x, y
 
     @abstractmethod

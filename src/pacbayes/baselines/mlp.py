@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.baselines.fitting import Fitting
-from pacbayes.networks.losses import linear
+from pacbayes.data.tasks import linear
+from pacbayes.settings import Settings
+from pacbayes.training.schedules import CONSTANT
 
 __all__ = ["MLP", "MLPFitting"]
 
@@ -25,7 +27,10 @@ class MLP(nn.Sequential):
 
 
 class MLPFitting(Fitting):
-    """Without a bound: the epoch with the least training loss is the best."""
+    """Without a bound: the rate is constant, and the epoch with the least training loss is best."""
+
+    def __init__(self, model: nn.Module, x: Tensor, y: Tensor, settings: Settings) -> None:
+        super().__init__(model, x, y, settings, CONSTANT)
 
     def output(self, x: Tensor, T: int) -> Tensor:
         value: Tensor = self.model(x)
@@ -33,10 +38,6 @@ class MLPFitting(Fitting):
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         return linear(self.output(x, 1), y).mean()
-
-    def learning_rate(self, done: float) -> float:
-        """Constant: there is no bound to halve it by."""
-        return self.settings.learning_rate
 
     def divergence(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64)

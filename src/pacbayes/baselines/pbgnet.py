@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from pacbayes.baselines.fitting import Fitting
 from pacbayes.bounds import catoni_c
+from pacbayes.data.tasks import linear
 from pacbayes.engine.library import Activation, Engine, Estimator, unfit
 from pacbayes.networks.draws import Draw, estimate
-from pacbayes.networks.losses import linear
 from pacbayes.settings import Settings
 from pacbayes.training.loop import EVALUATIONS
 

@@ -16,7 +16,7 @@ from pacbayes.bench.naive import NaiveNetwork
 from pacbayes.choices import Activation
 from pacbayes.engine.library import available
 from pacbayes.engine.network import NativeEngine
-from pacbayes.networks.network import build_network
+from pacbayes.networks.architecture import build_network
 from pacbayes.settings import Settings
 from pacbayes.training.trainer import Trainer
 

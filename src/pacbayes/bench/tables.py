@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pacbayes.bench.measurements import Growth, Measurements, Ratio
-from pacbayes.runs.record import versions
+from pacbayes.runs.versions import versions
 
 __all__ = ["report"]
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from pacbayes.bounds.binary_kl import kl_inverse
 from pacbayes.bounds.domain import check_probability, upward
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "bernstein",
@@ -93,6 +95,8 @@ def betting(draws: Sequence[float], delta: float) -> float:
     average at most 1 if μ ≥ m; the bound is the least m at which 1/δ was won. Bets follow the
     variance so far, λ_t = √(2 ln(1/δ) / (N·V_{t−1})), so they are fixed before each draw.
     """
+    import numpy as np
+
     x = np.asarray(draws, np.float64)
     if not len(x) or x.min() < 0 or x.max() > 1:
         raise ValueError("draws must be numbers in [0, 1], at least one")
@@ -109,6 +113,8 @@ def betting(draws: Sequence[float], delta: float) -> float:
 
 def _bets(x: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
     """λ_t from the draws before t, of which there is taken to be one more, at ½ with variance ¼."""
+    import numpy as np
+
     t = np.arange(1, len(x) + 1)
     means = (0.5 + np.cumsum(x)) / (t + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2)) / (t + 1)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pacbayes import paper
 from pacbayes.bounds import percent_up
-from pacbayes.choices import DRAWN, RANDOMISED, VOTE
+from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.choices import Predictor
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
@@ -27,10 +28,7 @@ __all__ = [
     "steps",
 ]
 
-_RISKS = {  # what the vote's theorems make of it
-    "first-order": "training risk, twice",
-    "tandem": "training risk of pairs, four times",
-}
+_TIMES = {2.0: ", twice", 4.0: ", four times"}  # Markov's inequality
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,8 @@ def steps(c: Certificate) -> Iterator[Step]:
     """Where each percentage point comes from; the parts add up to the bound."""
     parts = dict(c.contributions)
     kind = "exact" if c.draws is None else "sampled"
-    label = _RISKS.get(c.bound_name, "training risk")
+    theorem = THEOREMS[c.bound_name]
+    label = "training risk" + " of pairs" * theorem.pairs + _TIMES.get(theorem.factor, "")
     yield Step("risk", f"{label}, {kind}", parts.pop("risk"))
     detail = "" if c.draws is None else f"{c.draws:.0f} draws, {c.monte_carlo}"
     spent = "" if c.draws is None else f", δ = {c.ledger['monte-carlo']:g}"
@@ -107,22 +106,22 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
     theirs = paper_result(record)
     included = "" if c.draws is None else ", Monte-Carlo included"
     yield Beside(f"certificate{included}", percent_up(c.bound))
-    if c.predictor == RANDOMISED:
+    if c.kind is Predictor.RANDOMISED:
         paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
         yield Beside(paper_way, percent_up(c.catoni), _printed(theirs, "bound"))
     yield Beside("held-out bound, were all n examples unseen", percent_up(c.held_out))
-    if c.bound_name == "tandem":
+    if THEOREMS[c.bound_name].pairs:
         yield Beside("train risk of pairs", percent(c.risk))
     else:
         yield Beside("train risk (linear loss)", percent(c.risk), _printed(theirs, "train_linear"))
     if errors is not None:
         printed = _printed(theirs, "test_zero_one")
         yield Beside("test error, randomised", percent(errors.randomised), printed)
-        covered = "" if c.predictor == VOTE else " (not covered)"
+        covered = "" if c.kind is Predictor.VOTE else " (not covered)"
         yield Beside(f"test error, majority vote{covered}", percent(errors.vote))
         if errors.drawn is not None:
             yield Beside("test error, the drawn network", percent(errors.drawn))
-    name = "ln(dQ/dP)" if c.predictor == DRAWN else "KL(Q|P)"
+    name = "ln(dQ/dP)" if c.kind is Predictor.DRAWN else "KL(Q|P)"
     shown = "–" if theirs is None or theirs.kl is None else f"{theirs.kl:.0f}"
     yield Beside(name, nats(c.kl), shown)
 

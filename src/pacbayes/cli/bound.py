@@ -3,57 +3,60 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pacbayes.choices import (
-    Theorem,
-)
-from pacbayes.cli.options import (
-    AsJson,
-    numbers,
-)
+from pacbayes.bounds.theorems import THEOREMS, TheoremName
+from pacbayes.choices import Predictor
+from pacbayes.cli.options import AsJson, numbers
 
 __all__ = ["bound"]
 
+_NAMES = "; ".join(
+    f"for {predictor.title[0].lower()}{predictor.title[1:]}: "
+    + ", ".join(t.name for t in THEOREMS.values() if t.predictor is predictor)
+    for predictor in Predictor
+)
+
+
+def _free(option: str, meaning: str, *names: str) -> Any:
+    """Return the option of a free parameter; its help names the theorems that have it."""
+    theorems = [t.name for t in THEOREMS.values() if option in t.free]
+    return typer.Option(*names, help=f"{meaning}, for {' and '.join(theorems)}.")
+
 
 def bound(
-    name: Annotated[
-        Theorem, typer.Argument(metavar="NAME", help="The theorem, one of those above.")
+    name: Annotated[TheoremName, typer.Argument(metavar="NAME", help=f"Theorem: {_NAMES}.")],
+    kl: Annotated[
+        float,
+        typer.Option(help="KL(Q|P) in nats; for disintegrated, ln(dQ/dP) at the drawn weights."),
     ],
-    kl: Annotated[float, typer.Option(help="KL(Q|P), in nats.")],
-    n: Annotated[int, typer.Option(help="Examples the risk was measured on.")],
+    n: Annotated[int, typer.Option(help="Number of examples the risk was measured on.")],
     risk: Annotated[
-        float | None, typer.Option(help="Empirical risk in [0, 1]; for tandem that of pairs.")
+        float | None, typer.Option(help="Empirical risk in [0, 1]; for tandem, that of pairs.")
     ] = None,
     delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
-    lam: Annotated[
-        float | None, typer.Option("--lambda", help="Of catoni and thiemann.  [default: the best]")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Of catoni.  [default: 1.001]")] = None,
-    C: Annotated[float | None, typer.Option(help="Of catoni-c.  [default: the best]")] = None,
+    lam: Annotated[float | None, _free("lambda", "λ, the best by default", "--lambda")] = None,
+    alpha: Annotated[float | None, _free("alpha", "α, 1.001 by default")] = None,
+    C: Annotated[float | None, _free("C", "C, the best by default")] = None,
     second_moment: Annotated[
-        float | None, typer.Option(help="Of unexpected-bernstein.  [default: the risk]")
+        float | None, _free("second-moment", "Second moment, the risk by default")
     ] = None,
-    disagreement: Annotated[float | None, typer.Option(help="Of c-bound.")] = None,
-    networks: Annotated[int | None, typer.Option(help="Of disintegrated.  [default: 1]")] = None,
-    levels: Annotated[str | None, typer.Option(help="Of split-kl, as 0,0.5,1.")] = None,
-    parts: Annotated[str | None, typer.Option(help="Of split-kl, as 0.2,0.05.")] = None,
+    disagreement: Annotated[float | None, _free("disagreement", "Disagreement of pairs")] = None,
+    networks: Annotated[int | None, _free("networks", "Networks drawn, 1 by default")] = None,
+    levels: Annotated[str | None, _free("levels", "Loss levels such as 0,0.5,1")] = None,
+    parts: Annotated[str | None, _free("parts", "Risks above each level such as 0.2,0.05")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from its numbers.
-
-    For the randomised classifier small-kl, catoni, catoni-c, mcallester, quadratic, thiemann,
-    unexpected-bernstein, split-kl; for votes first-order, tandem, c-bound; for a network drawn
-    once disintegrated, whose KL is ln(dQ/dP) at the drawn weights.
 
     pacbayes bound catoni --risk 0.0635 --kl 2363 --n 60000 --delta 0.05
 
     pacbayes bound tandem --risk 0.004 --kl 2363 --n 60000
     """
-    from pacbayes import bounds
-    from pacbayes.bounds.calculator import calculate
+    from pacbayes.bounds import percent_up
+    from pacbayes.bounds.theorems import calculate
 
     given = {
         "lambda": lam,
@@ -72,4 +75,4 @@ def bound(
     else:
         note = " (vacuous)" if result["bound"] >= 1 else ""
         at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
-        print(f"{name}: {bounds.percent_up(result['bound'], 4)}{note}{at}")
+        print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")

@@ -9,17 +9,9 @@ from typing import Annotated, get_args
 
 import typer
 
-from pacbayes.choices import (
-    CertificateBound,
-    MonteCarlo,
-)
-from pacbayes.cli.options import (
-    AsJson,
-    RunFolder,
-    Threads,
-    check_samples,
-    set_threads,
-)
+from pacbayes.bounds.theorems import CertificateBound
+from pacbayes.choices import MonteCarlo
+from pacbayes.cli.options import AsJson, RunFolder, Threads, check_samples, set_threads
 
 __all__ = ["certify"]
 
@@ -31,7 +23,7 @@ def certify(
         CertificateBound,
         typer.Option(
             metavar="NAME",
-            help="Theorem, chosen in advance; it says whom it covers: "
+            help="Theorem, to be chosen in advance; it determines the predictor that is covered: "
             f"{', '.join(get_args(CertificateBound))}.",
         ),
     ] = "small-kl",
@@ -39,7 +31,7 @@ def certify(
         MonteCarlo | None,
         typer.Option(
             metavar="NAME",
-            help="Inequality for the sampled risk, chosen in advance: "
+            help="Inequality for the sampled risk, to be chosen in advance: "
             f"{', '.join(get_args(MonteCarlo))}.  [default: kl-chernoff]",
         ),
     ] = None,
@@ -47,49 +39,39 @@ def certify(
         int | None, typer.Option("--samples", "-T", help="Draws per example.  [default: 100]")
     ] = None,
     networks: Annotated[
-        int, typer.Option(min=1, max=1000, help="Of disintegrated: drawn, the best is kept.")
+        int,
+        typer.Option(min=1, max=1000, help="Networks to draw for disintegrated; keep the best."),
     ] = 1,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Sum a small all-sign network; no Monte-Carlo term.")
+        bool,
+        typer.Option("--exact", help="Sum a small all-sign network exactly; no Monte-Carlo term."),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the draws.  [default: the run's]")
+        int | None, typer.Option(min=0, help="Random seed of the draws.  [default: the run's]")
     ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Issue a trained run's certificate and leave it in its folder.
+    """Issue a trained run's certificate and save it in the run folder.
 
-    It covers the randomised classifier, or with first-order and tandem the majority vote, or with
-    disintegrated one network that is drawn now and kept.
+    It covers the randomised classifier; with first-order and tandem, the majority vote; with
+    disintegrated, one network that is drawn now and kept.
 
     pacbayes certify runs/mine
 
     pacbayes certify runs/mine --bound disintegrated --networks 10
     """
     started = time.monotonic()
-    if networks > 1 and bound != "disintegrated":
-        raise ValueError(f"--networks is for --bound disintegrated, got --bound {bound}")
-    if exact and bound == "disintegrated":
-        raise ValueError("--exact is for the randomised classifier; a drawn network has no draws")
-    if exact or bound == "disintegrated":  # nothing is sampled
-        reason = "--exact" if exact else "--bound disintegrated"
-        for option, value in (("--samples", samples), ("--monte-carlo", monte_carlo)):
-            if value is not None:
-                raise ValueError(
-                    f"{option} {value} has no use with {reason}, which samples no risk"
-                )
-    samples = 100 if samples is None else samples
-    check_samples(samples)
+    _check_options(bound, networks, exact=exact, samples=samples, monte_carlo=monte_carlo)
+    draws = 100 if samples is None else samples
+    check_samples(draws)
     set_threads(threads)
     from pacbayes import runs
     from pacbayes.cli import console
-    from pacbayes.runs import prediction
 
     opened = runs.open_run(run)
     network, data = opened.load_network(), opened.load_data()
-    draws = None if exact else samples
-    with console.waiting(f"measuring the risk of {len(data.x_train)} examples"):
+    with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
         certificate = runs.certify_run(
             opened,
             network,
@@ -97,14 +79,31 @@ def certify(
             delta=delta,
             bound=bound,
             monte_carlo=monte_carlo or "kl-chernoff",
-            samples=draws,
+            samples=None if exact else draws,
             networks=networks,
             seed=seed,
         )
-        errors = prediction.test_errors(opened, network, data)
+        errors = runs.test_errors(opened, network, data)
     if as_json:
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:
         console.show_certificate(certificate, errors, opened)
         took = console.duration(time.monotonic() - started)
         console.remark(f"Took {took}. Next: {console.command('verify', run)}")
+
+
+def _check_options(
+    bound: str, networks: int, *, exact: bool, samples: int | None, monte_carlo: str | None
+) -> None:
+    """Refuse options that would have no effect."""
+    drawn = bound == "disintegrated"
+    if networks > 1 and not drawn:
+        raise ValueError(f"--networks needs --bound disintegrated, got --bound {bound}")
+    if exact and drawn:
+        raise ValueError("--exact does not go with --bound disintegrated, which samples no risk")
+    if not (exact or drawn):
+        return
+    for option, value in (("--samples", samples), ("--monte-carlo", monte_carlo)):
+        if value is not None:
+            reason = "--exact" if exact else "--bound disintegrated"
+            raise ValueError(f"{option} {value} has no effect with {reason}, which samples no risk")

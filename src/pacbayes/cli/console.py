@@ -106,7 +106,7 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     console.print(f"{sentence(c)}\n")
     console.print(_steps(c))
     console.print(_comparison(c, errors, run))
-    console.print(f"Written to {run.certificate_path(c.predictor)}")
+    console.print(f"Written to {run.certificate_path(c.kind)}")
 
 
 def _steps(c: Certificate) -> Table:

@@ -14,7 +14,7 @@ import torch
 import pacbayes
 from pacbayes.data.idx import cache_folder
 from pacbayes.engine import library as native_library
-from pacbayes.runs.record import processor
+from pacbayes.runs.versions import processor
 
 __all__ = ["Inventory", "take_inventory"]
 

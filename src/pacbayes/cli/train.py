@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -30,6 +30,14 @@ from pacbayes.cli.options import (
 )
 from pacbayes.spelling import did_you_mean
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pacbayes.data import Dataset
+    from pacbayes.runs import Run
+    from pacbayes.runs.record import DataSource
+    from pacbayes.training.loop import Progress
+
 __all__ = ["train"]
 
 _run = partial(typer.Option, rich_help_panel="Run")
@@ -42,23 +50,23 @@ _steps = partial(typer.Option, rich_help_panel="Optimisation")
 
 def train(
     out: Annotated[Path, _run(help="Run folder; an unfinished run in it is resumed.")],
-    protocol: Annotated[Protocol, _run(help="Recipe that the other options change.")] = "fast",
+    protocol: Annotated[
+        Protocol, _run(help="Default settings, which the other options change.")
+    ] = "fast",
     epochs: Annotated[
         int | None, _run(help="Passes over the data.  [default: the protocol's]")
     ] = None,
-    seed: Annotated[int | None, _run(help="Of everything random.  [default: 0]")] = None,
-    tensorboard: Annotated[
-        Path | None, _run(help="Folder of curves for TensorBoard to show.")
-    ] = None,
+    seed: Annotated[int | None, _run(help="Random seed.  [default: 0]")] = None,
+    tensorboard: Annotated[Path | None, _run(help="Folder for TensorBoard curves.")] = None,
     dataset: Annotated[
         str,
         _data(
-            help="mnist, binary-mnist, digits, … or a .npz/.csv file.",
+            help="mnist, binary-mnist, digits, … or a .npz or .csv file.",
             autocompletion=completion.datasets,
         ),
     ] = "binary-mnist",
     data_folder: Annotated[Path | None, _data(help="Folder with IDX files.")] = None,
-    test_data: Annotated[Path | None, _data(help="Test file for one's own data.")] = None,
+    test_data: Annotated[Path | None, _data(help="Test file for your own data.")] = None,
     label: Annotated[
         str | None, _data(help="Label column of a CSV file.  [default: the last]")
     ] = None,
@@ -70,7 +78,7 @@ def train(
         ),
     ] = None,
     repeats: Annotated[
-        bool | None, _data("--repeats", help="Examples do occur more than once.")
+        bool | None, _data("--repeats", help="Declare that examples naturally repeat.")
     ] = None,
     activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
     widths: Annotated[
@@ -82,54 +90,66 @@ def train(
         _network(metavar="NAME", help=f"Gradient of sign units: {', '.join(get_args(Estimator))}."),
     ] = None,
     learned_scale: Annotated[
-        bool | None, _network("--learned-scale/--unit-scale", help="Deviations of Q.")
+        bool | None,
+        _network(
+            "--learned-scale/--unit-scale", help="Train the standard deviations of Q, or fix them."
+        ),
     ] = None,
     prior_scale: Annotated[
         str | None,
-        _prior(help="Deviation of P, or several to try, each paid for: 0.02,0.05."),
+        _prior(help="Standard deviation of P, or several to try, each paid for: 0.02,0.05."),
     ] = None,
     prior_fraction: Annotated[
-        float | None, _prior(help="Part of the examples P learns from; the rest is bound on.")
+        float | None,
+        _prior(help="Fraction of the examples that P learns from; the bound uses the rest."),
     ] = None,
-    prior_epochs: Annotated[int | None, _prior(help="Of learning P.  [default: 100]")] = None,
+    prior_epochs: Annotated[
+        int | None, _prior(help="Epochs of learning P.  [default: 100]")
+    ] = None,
     prior_rate: Annotated[
-        float | None, _prior(help="Adam's rate in learning P.  [default: 0.01]")
+        float | None, _prior(help="Learning rate for P.  [default: 0.01]")
     ] = None,
     prior_augmentation: Annotated[
-        Augmentation | None, _prior(help="Turn and shift the images P learns from.")
+        Augmentation | None, _prior(help="Rotate and shift the images P learns from.")
     ] = None,
     objective: Annotated[
         Objective | None,
         _objective(
-            help="Keep λ, learn it, or take small-kl's.  [default: fix-lambda; small-kl with "
-            "--prior-fraction]"
+            help="Fix λ, learn it, or follow the small-kl bound.  [default: fix-lambda; "
+            "small-kl with --prior-fraction]"
         ),
     ] = None,
     lam: Annotated[float | None, _objective("--lambda", help="λ.  [default: n]")] = None,
-    lambda_rate: Annotated[float | None, _objective(help="SGD rate of optim-lambda.")] = None,
+    lambda_rate: Annotated[
+        float | None, _objective(help="Learning rate of λ, for optim-lambda.")
+    ] = None,
     kl_warmup: Annotated[
-        float | None, _objective(help="Part of the run in which the KL's weight grows.")
+        float | None, _objective(help="Fraction of the run in which the weight of the KL grows.")
     ] = None,
     delta: Annotated[
-        float | None, _objective(help="δ of the bound that guides.  [default: 0.05]")
+        float | None, _objective(help="δ of the bound that guides training.  [default: 0.05]")
     ] = None,
-    learning_rate: Annotated[float | None, _steps(help="Initial rate of Adam.")] = None,
+    learning_rate: Annotated[float | None, _steps(help="Initial learning rate of Adam.")] = None,
     batch_size: Annotated[
-        int | None, _steps(help="Examples per step.  [default: n/100, within 16 and 512]")
+        int | None, _steps(help="Examples per step.  [default: n/100, between 16 and 512]")
     ] = None,
-    samples: Annotated[int | None, _steps("--samples", "-T", help="T in training.")] = None,
-    evaluate_every: Annotated[int | None, _steps(help="In epochs.  [default: 5]")] = None,
+    samples: Annotated[
+        int | None, _steps("--samples", "-T", help="Draws per example in training, T.")
+    ] = None,
+    evaluate_every: Annotated[
+        int | None, _steps(help="Epochs between evaluations.  [default: 5]")
+    ] = None,
     evaluation_samples: Annotated[
-        int | None, _steps(help="T in evaluations.  [default: 10]")
+        int | None, _steps(help="Draws per example in evaluations.  [default: 10]")
     ] = None,
-    engine: Annotated[Engine | None, _steps(help="native where it can be, or torch.")] = None,
+    engine: Annotated[Engine | None, _steps(help="native where possible, or torch.")] = None,
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a network; the same command again resumes it.
 
-    It leaves a run folder, which the other commands take.
+    The result is a run folder, which the other commands take.
 
     pacbayes train --out runs/relu
 
@@ -168,65 +188,47 @@ def train(
     from pacbayes.settings import Settings
 
     _check_data(dataset, data_folder, test_data, label, fallback)
-    if not prior_fraction:
-        for name in ("prior_epochs", "prior_rate", "prior_augmentation"):
-            if changes[name] is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{option} is for a prior that learns: give --prior-fraction, too")
-    if lambda_rate is not None and objective != "optim-lambda":
-        raise ValueError("--lambda-rate is for --objective optim-lambda")
     given = {name: value for name, value in changes.items() if value is not None}
-    settings = Settings.of(protocol, activation, objective, **given)  # complains before data load
+    _check_effective(given, objective)
+    settings = Settings.of(protocol, activation, objective, **given)  # fails before data load
     set_threads(threads)
     from pacbayes import runs
     from pacbayes.cli import console, progress
     from pacbayes.cli import tensorboard as curves
-    from pacbayes.data import NAMES, DataError
-    from pacbayes.runs import preparation
-    from pacbayes.runs.record import DataSource
 
     if tensorboard is not None:
         curves.check(tensorboard)
-    if Path(dataset).suffix:
-        dataset = str(Path(dataset).resolve())
-    texts = [None if path is None else str(path.resolve()) for path in (data_folder, test_data)]
-    source = DataSource(dataset, texts[0], texts[1], label)
-    try:
-        data = source.load()
-    except DataError as error:
-        misspelt = dataset not in NAMES and not Path(dataset).suffix
-        if fallback is None or misspelt:
-            raise
-        console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
-        source = DataSource(fallback)
-        data = source.load()
-        if widths is None:  # bundled data are too few to pay for three hidden layers
-            given["widths"] = ()
+    source, data = _load(dataset, data_folder, test_data, label, fallback)
+    if source.name == fallback and widths is None:
+        given["widths"] = ()  # bundled data are too few for three hidden layers
     settings = Settings.of(protocol, activation, objective, classes=len(data.classes), **given)
-    chosen, begun = settings.prior_scales or (settings.prior_scale,), []
-    for scale in chosen:  # every prior is there before the first look at the bound set
-        own = settings.model_copy(update={"prior_scale": scale})
-        folder = out if len(chosen) == 1 else out / f"scale-{str(scale).removesuffix('.0')}"
-        steps = preparation.prior_steps(folder, own, source, data)
-        progress.show_prior(steps, own, quiet=quiet or as_json)
-        begun.append(preparation.prepare(folder, own, source, data))
-    already = all(run.trained for run in begun)
-    for run in begun:
-        note, steps = runs.engine_note(run, data), runs.train_run(run, data)
+    silent, planned = quiet or as_json, runs.planned_runs(out, settings)
+    already = all((folder / "posterior.safetensors").exists() for folder, _ in planned)
+
+    def follow(steps: Iterator[Progress], run: Run) -> None:
         if tensorboard is not None:
             place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
             steps = curves.recorded(steps, run, place)
-        try:
-            progress.show_training(steps, run, note, quiet=quiet or as_json)
-        except ArithmeticError:
-            preparation.withdraw(run)
-            raise
-    best = min(begun, key=lambda run: run.best.bound)
+        progress.show_training(steps, run, runs.engine_note(run, data), quiet=silent)
+
+    learn = partial(progress.show_prior, quiet=silent)
+    trained = runs.train_all(out, settings, source, data, follow_prior=learn, follow=follow)
+    best = runs.best_run(trained)
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:
         took = f"Trained in {console.duration(time.monotonic() - started)}"
-        console.show_trained(begun, best, "Was trained already" if already else took)
+        console.show_trained(trained, best, "Already trained" if already else took)
+
+
+def _check_effective(given: dict[str, Any], objective: str | None) -> None:
+    """Refuse options that would have no effect."""
+    for name in ("prior_epochs", "prior_rate", "prior_augmentation"):
+        if name in given and not given.get("prior_fraction"):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} needs a prior that learns; give --prior-fraction too")
+    if "lambda_rate" in given and objective != "optim-lambda":
+        raise ValueError("--lambda-rate needs --objective optim-lambda")
 
 
 def _check_data(
@@ -248,3 +250,25 @@ def _check_data(
         raise ValueError(f"--label is for a .csv file, got --dataset {dataset}")
     if folder is not None and (dataset == "digits" or dataset not in NAMES):
         raise ValueError(f"--data-folder is for the IDX files of MNIST, got --dataset {dataset}")
+
+
+def _load(
+    dataset: str, folder: Path | None, test: Path | None, label: str | None, fallback: str | None
+) -> tuple[DataSource, Dataset]:
+    from pacbayes.cli import console
+    from pacbayes.data import NAMES, DataError
+    from pacbayes.runs.record import DataSource
+
+    if Path(dataset).suffix:
+        dataset = str(Path(dataset).resolve())
+    texts = [None if path is None else str(path.resolve()) for path in (folder, test)]
+    source = DataSource(dataset, texts[0], texts[1], label)
+    try:
+        return source, source.load()
+    except DataError as error:
+        misspelt = dataset not in NAMES and not Path(dataset).suffix
+        if fallback is None or misspelt:
+            raise
+        console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
+        source = DataSource(fallback)
+        return source, source.load()

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from pacbayes.data.tasks import Task
+
 __all__ = ["FittedError", "NoSampleError", "check_bound_set", "check_examples", "check_sample"]
 
 _FEW_REPEATS, _ANYWAY = 0.01, 3  # part and number; a sample drawn with replacement has 0.37
@@ -23,35 +25,26 @@ class FittedError(NoSampleError):
     """Their preprocessing has looked at all of them."""
 
 
-def check_examples(x: Tensor, y: Tensor, classes: int = 2) -> None:
-    """Refuse features that are not finite, and labels that are not one for each example.
-
-    Two classes have labels ±1: with 0 and 1 the linear loss of one class would be ½ whatever is
-    predicted, and a certificate too small. More have indices.
-    """
+def check_examples(x: Tensor, y: Tensor, task: Task) -> None:
+    """Refuse features that are not finite, and labels that the task does not allow."""
     if y.shape != (len(x),) or len(x) == 0:
         raise ValueError(
             f"need one label for each of one or more examples, got labels of shape "
             f"{tuple(y.shape)} for {len(x)} examples"
         )
-    if classes > 2 and y.is_floating_point():
-        raise ValueError(f"labels of {classes} classes must be whole numbers, got {y.dtype}")
-    wrong = y[(y != 1) & (y != -1)] if classes == 2 else y[(y < 0) | (y >= classes)]
-    if len(wrong):
-        allowed = "-1 or +1" if classes == 2 else f"from 0 to {classes - 1}"
-        raise ValueError(f"labels must be {allowed}, got {wrong[0].item():g}")
+    task.check_labels(y)
     if not torch.isfinite(x).all():
         raise ValueError("every feature must be a finite number")
 
 
-def check_bound_set(x: Tensor, y: Tensor, classes: int) -> None:
+def check_bound_set(x: Tensor, y: Tensor, task: Task) -> None:
     """Refuse what is no set of examples, each of them once: a loader, wrong labels."""
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise ValueError(
             "a bound set is two tensors, every example once and as it is; a loader may augment or "
             f"draw with replacement, got {type(x).__name__} and {type(y).__name__}"
         )
-    check_examples(x, y, classes)
+    check_examples(x, y, task)
 
 
 def check_sample(x: Tensor, y: Tensor, *, repeats: bool) -> None:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from pacbayes.engine.library import Activation, Engine, Estimator, address, unfit
-from pacbayes.networks import activations, heads
+from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.networks.bodies import Dense, Deterministic
-from pacbayes.networks.draws import leave_one_out, no_baseline
+from pacbayes.networks.draws import leave_one_out
 from pacbayes.networks.gaussian import Gaussian
 from pacbayes.networks.network import Network
 
@@ -27,8 +27,8 @@ def unsupported(network: Network, x: Tensor) -> str | None:
         return why
     if isinstance(network.body, Deterministic):
         return "the native engine takes networks with hidden layers"
-    if _kind(network) is None:
-        return "the native engine takes dense networks with the library's own rules and head"
+    if _architecture(network) is None:
+        return "the native engine takes networks made by dense_network, unchanged"
     gaussians = _gaussians(network)
     if len({id(g) for g in gaussians}) < len(gaussians):
         return "the native engine takes layers that share no weights"
@@ -56,24 +56,21 @@ class NativeEngine(Engine):
     """
 
     def __init__(self, network: Network, samples: int, *, reinforce: bool = False) -> None:
-        kind = _kind(network)
-        if kind is None or not isinstance(network.body, Dense):
-            raise ValueError("the native engine cannot take this network")
-        activation, estimator = kind
-        if reinforce:
-            if network.outputs > 1 or network.layer.weight.learned_scale:
-                raise ValueError("native REINFORCE takes two classes and scales that are fixed")
-            estimator = Estimator.REINFORCE
-        layers, gaussians = [*network.body.layers, network.layer], _gaussians(network)
-        widths = [layers[0].weight.mean.shape[1], *(y.bias.mean.shape[0] for y in layers)]
-        learned = gaussians[0].learned_scale
-        parameters = _parameters(network)
-        signs = activation is Activation.SIGN and not reinforce
-        least = 2 if signs and network.baseline is leave_one_out else 1
+        architecture = _architecture(network)
+        if architecture is None or not architecture.widths:
+            raise ValueError("the native engine takes networks made by dense_network, unchanged")
+        if reinforce and (network.classes > 2 or architecture.learned_scale):
+            raise ValueError("native REINFORCE needs two classes and fixed scales")
+        scored = network.baseline is leave_one_out and not reinforce
+        gaussians = _gaussians(network)
         super().__init__(
-            *(widths, activation, estimator, samples, parameters),
-            learned=learned,
-            least_samples=least,
+            architecture.sizes,
+            _ACTIVATIONS[architecture.activation],
+            Estimator.REINFORCE if reinforce else _estimator(architecture),
+            samples,
+            _parameters(network),
+            learned=architecture.learned_scale,
+            least_samples=2 if scored else 1,
         )
         self._trained = [(g.mean, g.prior_mean, g.prior_log_scale) for g in gaussians] + [
             (g.log_scale, None, g.prior_log_scale) for g in gaussians if g.learned_scale
@@ -123,29 +120,29 @@ class NativeEngine(Engine):
             )
 
 
-def _kind(network: Network) -> tuple[Activation, Estimator] | None:
-    """Activation and estimator of what `dense_network` makes; None for anything else."""
-    if not isinstance(network.body, Dense):
-        return None
-    rules, head, baseline = network.body.rules, network.head, network.baseline
-    *below, last = rules
-    straight = all(rule is activations.sign_straight for rule in rules)
-    signs = all(rule is activations.sign for rule in below)
-    if head in (heads.aggregated, heads.aggregated_classes):
-        if all(rule is activations.relu for rule in rules):
-            return Activation.RELU, Estimator.MARGINAL
-        if all(rule is activations.sigmoid for rule in rules):
-            return Activation.SIGMOID, Estimator.MARGINAL
-        if straight:
-            return Activation.SIGN, Estimator.STRAIGHT_THROUGH
-        if signs and last is activations.sign and baseline is no_baseline:
-            return Activation.SIGN, Estimator.MARGINAL
-        if signs and last is activations.sign and baseline is leave_one_out:
-            return Activation.SIGN, Estimator.LEAVE_ONE_OUT
-    unbiased = not below or baseline is leave_one_out
-    if head is heads.differenced and signs and last is activations.sign_straight and unbiased:
-        return Activation.SIGN, Estimator.LOCAL_EXPECTATION
-    return None
+_ACTIVATIONS = {
+    "relu": Activation.RELU,
+    "sigmoid": Activation.SIGMOID,
+    "sign": Activation.SIGN,
+}
+_ESTIMATORS = {
+    "leave-one-out": Estimator.LEAVE_ONE_OUT,
+    "local-expectation": Estimator.LOCAL_EXPECTATION,
+    "straight-through": Estimator.STRAIGHT_THROUGH,
+}
+
+
+def _architecture(network: Network) -> DenseArchitecture | None:
+    """Return what the network was built from, if it still is that."""
+    architecture = network.architecture
+    return architecture if architecture and architecture.describes(network) else None
+
+
+def _estimator(architecture: DenseArchitecture) -> Estimator:
+    """Return the engine's estimator: relu and sigmoid are pathwise, which it calls marginal."""
+    if architecture.activation != "sign":
+        return Estimator.MARGINAL
+    return _ESTIMATORS.get(architecture.estimator, Estimator.MARGINAL)
 
 
 def _gaussians(network: Network) -> list[Gaussian]:

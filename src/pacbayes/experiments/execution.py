@@ -1,46 +1,47 @@
-"""One configuration, run to its end in its folder: train, resume, evaluate, summarise."""
+"""Make one run of a sweep in its folder: train, resume, reset, evaluate and summarise.
+
+A network's folder is an ordinary run folder: it can be certified, verified, predicted with,
+reported and exported. The baselines mlp and PBGNet have a checkpoint only.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from pacbayes import paper
-from pacbayes.baselines.mlp import MLP, MLPFitting
-from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import small_kl
-from pacbayes.certificates.certificate import certify
-from pacbayes.data import load
+from pacbayes.data import Dataset
+from pacbayes.experiments.baselines import BASELINES, baseline_summary
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Store, Summary
-from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
-from pacbayes.networks.losses import zero_one
-from pacbayes.networks.network import Network, build_network
-from pacbayes.networks.risk import majority_vote, predict_randomised
+from pacbayes.files import DamagedFileError, load_json, save_json
+from pacbayes.networks.risk import predict_randomised
 from pacbayes.randomness import seeded
-from pacbayes.runs.record import versions
-from pacbayes.training.loop import Evaluation, Loop
-from pacbayes.training.trainer import Trainer
+from pacbayes.runs import Run, certify_run, prepare, test_errors, train_run
+from pacbayes.runs.record import DataSource
+from pacbayes.runs.versions import versions
+from pacbayes.settings import Settings
+from pacbayes.training.loop import hopeless
+from pacbayes.training.schedules import SCHEDULES
 
-__all__ = ["run"]
+__all__ = ["ATTEMPTS", "run"]
 
-_CHECKPOINT_SECONDS = 20.0
-_ATTEMPTS = 5  # each with a prior of its own, for which certificates pay
+ATTEMPTS = 5  # each with a prior of its own, for which certificates pay
+_RESETS = "resets.json"  # attempts that were given up
+_SAMPLES = 10  # draws per example of a certificate
 _ONE_AT_A_TIME = threading.Lock()
-_VOTES = 100
 
 
 def run(configuration: Configuration, store: Store) -> Literal["done", "failed", "busy"]:
-    """Make a run unless it is made, or somebody else is at it.
+    """Make a run unless it is done, or in progress elsewhere.
 
-    On one thread, since torch's sums depend on how many there are, and one at a time in a process,
-    since its generator is the process's.
+    It uses one thread, since torch's sums depend on their number, and a process makes one run at a
+    time, since torch's generator belongs to the process.
     """
     with _ONE_AT_A_TIME, store.lease(configuration) as ours:
         if store.summary(configuration) is not None:
@@ -51,7 +52,9 @@ def run(configuration: Configuration, store: Store) -> Literal["done", "failed",
             return "failed"
         torch.set_num_threads(1)
         try:
-            summary = _summarised(configuration, store.place(configuration))
+            baseline = configuration.column in BASELINES
+            summarise = baseline_summary if baseline else _network_summary
+            summary = summarise(configuration, store.place(configuration), ATTEMPTS)
         except Exception as error:  # whatever it is, the other runs go on
             store.fail(configuration, f"{type(error).__name__}: {error}")
             return "failed"
@@ -59,107 +62,103 @@ def run(configuration: Configuration, store: Store) -> Literal["done", "failed",
     return "done"
 
 
-def _summarised(configuration: Configuration, place: Path) -> Summary:
-    (x, y), test = _examples(configuration)
-    seconds, last = 0.0, _ATTEMPTS if configuration.repeat else 1  # the grid keeps its failures
-    current = configuration
-    while True:
-        over = current.attempt + 1 == last
-        try:
-            loop = _trained(current, place, x, y)
-            seconds += loop.seconds
-            if over or not loop.hopeless:
-                break
-        except FloatingPointError:
-            if over:
-                raise
-        current = current.reset()
-    loop.model.load_state_dict(loop.model.state_dict() | loop.best)
-    best = min(loop.history, key=lambda e: e.guide)
-    save_json(place / "history.json", [asdict(e) for e in loop.history])
-    return replace(_summary(loop, best, test, current), seconds=seconds)
-
-
-def _examples(configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """To train on, and to test on.
-
-    PBGNet's published code pools the two and keeps a quarter for testing. The paper ran that code
-    and says that it used all training images; its printed bound, loss and KL agree with one another
-    at n = 52 500 and not at 60 000 (docs/paper.md, item 11).
-    """
-    data = load(configuration.dataset)
-    train, test = data.tensors("train"), data.tensors("test")
-    if configuration.column != "pbg":
-        return train, test
-    x, y = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
-    with seeded(configuration.repeat, "split"):
-        order = torch.randperm(len(x))
-    ours, theirs = order[: 3 * len(x) // 4], order[3 * len(x) // 4 :]
-    return (x[ours], y[ours]), (x[theirs], y[theirs])
-
-
-def _loop(configuration: Configuration, x: Tensor, y: Tensor) -> Loop:
-    settings, inputs = configuration.settings(), x.shape[1]
-    if settings.objective == "optim-lambda":
-        settings = settings.model_copy(update={"lam": paper.OPTIM_START * len(x)})
-    with seeded(settings.seed, "prior"):
-        if configuration.column == "mlp":
-            return MLPFitting(MLP(inputs, settings.widths), x, y, settings)
-        if configuration.column in ("pbg", "pbg-full"):
-            return PBGFitting(PBGNet(inputs, settings.widths), x, y, settings)
-    return Trainer(build_network(settings, inputs), x, y, settings)
-
-
-def _trained(configuration: Configuration, place: Path, x: Tensor, y: Tensor) -> Loop:
-    """From the last checkpoint to the end."""
-    loop, saved = _loop(configuration, x, y), time.monotonic()
-    path = place / f"checkpoint-{configuration.attempt}.safetensors"
-    if path.exists():
-        try:
-            loop.restore(*load_tensors(path))
-        except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
-            # Cut short, or another version's: from the beginning, then.
-            path.unlink()
-            loop = _loop(configuration, x, y)
-    for progress in loop.steps():
-        over = progress.batch == progress.batches
-        if over and (loop.finished or time.monotonic() - saved > _CHECKPOINT_SECONDS):
-            save_tensors(path, *loop.state())
-            saved = time.monotonic()
-    return loop
-
-
-def _summary(
-    loop: Loop, best: Evaluation, test: tuple[Tensor, Tensor], configuration: Configuration
-) -> Summary:
-    x, y = test
+def _network_summary(configuration: Configuration, place: Path, attempts: int) -> Summary:
+    source = DataSource(configuration.dataset)
+    data = source.load()
+    made = _trained(configuration, place, source, data, attempts)
+    network, settings, best = made.load_network().eval(), made.settings, made.best
     vote: float | None = None
     certificate: float | None = None
-    with seeded(loop.settings.seed, "prediction"):
-        if isinstance(loop, Trainer):
-            network: Network = loop.network.eval()
-            error = zero_one(predict_randomised(network, x), y).double().mean().item()
-            if configuration.repeat:  # points of the grid are only compared
-                vote = zero_one(majority_vote(network, x, _VOTES), y).double().mean().item()
-                certificate = certify(network, loop.x, loop.y, samples=10, priors=_ATTEMPTS).bound
-        else:
-            F = loop.outputs(x, _VOTES)  # type: ignore[attr-defined]
-            error = zero_one(F, y).double().mean().item()
-    bounded = configuration.column != "mlp"
-    ours = isinstance(loop, Trainer)
+    if configuration.repeat:
+        errors = test_errors(made, network, data)
+        assert errors is not None
+        error, vote = errors.randomised, errors.vote
+        certificate = certify_run(
+            made,
+            network,
+            data,
+            delta=settings.delta,
+            bound="small-kl",
+            samples=_SAMPLES,
+            priors=attempts,
+        ).bound
+    else:  # points of the grid are only compared
+        x, y = data.tensors("test")
+        with seeded(settings.seed, "prediction"):
+            error = network.task.wrong(predict_randomised(network, x), y).double().mean().item()
+    resets = _resets(place)
     return Summary(
-        learned=not loop.hopeless,
+        learned=not _hopeless(made),
         epoch=best.epoch,
         train_linear=best.risk,
-        bound=best.bound if bounded else None,
-        kl=best.kl if bounded else None,
+        bound=best.bound,
+        kl=best.kl,
         test_zero_one=error,
         vote_zero_one=vote,
-        small_kl=small_kl(best.risk, best.kl, loop.n, loop.settings.delta / _ATTEMPTS)
-        if ours
-        else None,
+        small_kl=small_kl(best.risk, best.kl, made.record.data.n, settings.delta / attempts),
         certificate=certificate,
-        seconds=loop.seconds,
-        attempts=configuration.attempt + 1,
+        seconds=made.history[-1].seconds + sum(reset["seconds"] for reset in resets),
+        attempts=len(resets) + 1,
         versions=versions(),
     )
+
+
+def _trained(
+    configuration: Configuration, place: Path, source: DataSource, data: Dataset, attempts: int
+) -> Run:
+    """Train until an attempt learns, or the last one ends; every attempt has its own seed."""
+    last = attempts if configuration.repeat else 1  # the grid keeps its failures
+    while True:
+        attempt = len(_resets(place))
+        settings = _settings(replace(configuration, attempt=attempt), data)
+        try:
+            made = _resumed(place, settings, source, data)
+            seconds, reason = made.history[-1].seconds, "learned nothing"
+            if attempt + 1 == last or not _hopeless(made):
+                return made
+        except FloatingPointError:
+            if attempt + 1 == last:
+                raise
+            seconds, reason = 0.0, "diverged"
+        ended = {"seed": settings.seed, "seconds": seconds, "reason": reason}
+        save_json(place / _RESETS, [*_resets(place), ended])
+        _discard(place)
+
+
+def _resumed(place: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
+    """Train from the last checkpoint to the end; start again if the files cannot be used."""
+    begun = (place / "run.json").exists()
+    try:
+        made = prepare(place, settings, source, data)
+        for _ in train_run(made, data):
+            pass
+        return made
+    except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
+        if not begun:
+            raise
+    _discard(place)  # cut short, of another version, or of an earlier attempt
+    return _resumed(place, settings, source, data)
+
+
+def _settings(configuration: Configuration, data: Dataset) -> Settings:
+    settings = configuration.settings()
+    if settings.objective == "optim-lambda":
+        return settings.model_copy(update={"lam": paper.OPTIM_START * len(data.x_train)})
+    return settings
+
+
+def _hopeless(made: Run) -> bool:
+    classes = len(made.record.data.classes)
+    return hopeless(made.history, SCHEDULES[made.settings.protocol], classes)
+
+
+def _resets(place: Path) -> list[dict[str, Any]]:
+    path = place / _RESETS
+    found: list[dict[str, Any]] = load_json(path) if path.exists() else []
+    return found
+
+
+def _discard(place: Path) -> None:
+    """Remove the run's own files, so that another attempt can have the folder."""
+    for name in ("run.json", "checkpoint.safetensors", "posterior.safetensors", "history.json"):
+        (place / name).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line, lines
 from pacbayes.experiments.variances import gradient_variances, output_variances
 from pacbayes.files import load_json, write_atomically
-from pacbayes.networks.network import build_network
+from pacbayes.networks.architecture import build_network
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
 from pacbayes.training.trainer import train

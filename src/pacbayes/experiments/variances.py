@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pacbayes.choices import Estimator
 from pacbayes.networks import heads
+from pacbayes.networks.architecture import dense_network
 from pacbayes.networks.bodies import Dense
 from pacbayes.networks.draws import Draw, estimate
-from pacbayes.networks.network import Network, dense_network
+from pacbayes.networks.network import Network
 from pacbayes.networks.weights import draw_weights
 
 __all__ = ["ESTIMATORS", "gradient_variances", "output_variances"]

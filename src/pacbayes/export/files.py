@@ -18,12 +18,12 @@ from torch.special import ndtr
 
 import pacbayes
 from pacbayes.bounds import percent_up
-from pacbayes.certificates.drawn import scores
-from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Format, Method
+from pacbayes.choices import Format, Method, Predictor
 from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
 from pacbayes.export.predictors import Explicit, Port, explicit
 from pacbayes.files import DamagedFileError, file_sha256, load_json, write_atomically
 from pacbayes.networks.network import Network
+from pacbayes.networks.weights import scores
 from pacbayes.runs.folder import Run
 
 __all__ = ["Export", "export_run"]
@@ -32,7 +32,6 @@ _SUFFIX = {"onnx": ".onnx", "torch": ".pt2"}
 _EXAMPLES, _ROWS = 16, 4096  # to compare, and of them times T
 # Far above the roundings of float64, and for a vote of its error function in float32.
 _TOLERANCE = {"randomised": 1e-9, "drawn": 1e-9, "vote": 1e-5}
-_COVERS = {"randomised": RANDOMISED, "vote": VOTE, "drawn": DRAWN}
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _metadata(run: Run, predictor: Explicit, method: Method, *, sampled: bool) -
 
 def _certificate(run: Run, method: Method, *, sampled: bool) -> dict[str, Any]:
     """What the certificate in the folder says of the predictor, if it is about this one."""
-    path, no = run.certificate_path(_COVERS[method]), "not covered by a certificate"
+    path, no = run.certificate_path(Predictor(method)), "not covered by a certificate"
     if not path.exists():
         return {"says": f"{no}: the run has no {path.name}"}
     claim = load_json(path)

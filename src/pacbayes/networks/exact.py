@@ -45,8 +45,7 @@ def exact_aggregate(network: Network, x: Tensor) -> Tensor:
         raise ValueError("only dense sign networks and deterministic bodies can be summed exactly")
     else:
         a = network.body.draw(x, 1).value.squeeze(0)
-    head = heads.aggregated if network.outputs == 1 else heads.aggregated_classes
-    output = head(network.layer, Draw(a.unsqueeze(0), a.new_zeros(()))).value[0]
+    output = heads.aggregated(network.layer, Draw(a.unsqueeze(0), a.new_zeros(()))).value[0]
     return output if weight is None else weight @ output
 
 

@@ -1,8 +1,7 @@
 """The last layer, sign(w·a + b), as a rule: aggregated over its weights, or sampled.
 
-Every head takes the Gaussian layer and a draw of the activations, (T, B, d), and returns a draw of
-the output: F ∈ [−1, 1], (T, B), for two classes, and the probability of every class, (T, B, k), for
-more.
+Every head takes the Gaussian layer and a draw of the activations, (T, B, d). It returns a draw of
+the output: F ∈ [−1, 1], (T, B), for two classes, or every class's probability, (T, B, k).
 """
 
 from __future__ import annotations
@@ -17,26 +16,22 @@ from pacbayes.networks.draws import Draw
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.quadrature import win_probabilities
 
-__all__ = ["Head", "aggregated", "aggregated_classes", "differenced", "sampled"]
+__all__ = ["Head", "aggregated", "differenced", "sampled"]
 
 Head = Callable[[GaussianLinear, Draw], Draw]
 
 
 def aggregated(layer: GaussianLinear, a: Draw) -> Draw:
-    r"""I(a) = E sign(w·a + b) = erf(mean / (√2·deviation)): eq. erf_aggregate with bias.
+    r"""E sign(w·a + b) = erf(mean / (√2·deviation)): eq. erf_aggregate with bias.
 
-    Averaged over T this is the partially aggregated estimator F̂*_Q.
+    With k > 2 outputs it is P(score y is the largest | a) for every class y: given activations the
+    scores are independent Gaussians (`quadrature` has the integral). Averaged over T draws this is
+    the partially aggregated estimator F̂*_Q.
     """
-    mean, deviation = layer.moments(a.value)  # (T, B, 1)
-    return Draw(_erf(mean / deviation).squeeze(-1), a.log_prob)
-
-
-def aggregated_classes(layer: GaussianLinear, a: Draw) -> Draw:
-    """P(score y is the largest | a) for each of k classes: the same aggregation, no surrogate.
-
-    Given activations the scores are independent Gaussians; see `quadrature` for the integral.
-    """
-    return Draw(win_probabilities(*layer.moments(a.value)), a.log_prob.unsqueeze(-1))
+    mean, deviation = layer.moments(a.value)  # (T, B, outputs)
+    if mean.shape[-1] == 1:
+        return Draw(_erf(mean / deviation).squeeze(-1), a.log_prob)
+    return Draw(win_probabilities(mean, deviation), a.log_prob.unsqueeze(-1))
 
 
 def differenced(layer: GaussianLinear, a: Draw) -> Draw:

@@ -23,7 +23,7 @@ from torch import Tensor
 from pacbayes.bounds.domain import upward
 from pacbayes.networks.activations import log_sign_probability
 
-__all__ = ["REACH", "error", "step", "win_probabilities"]
+__all__ = ["REACH", "accuracy", "error", "step", "win_probabilities"]
 
 REACH = 7.0
 _STEPS = (0.4, 0.3, 0.2, 0.1, 0.05)
@@ -51,6 +51,11 @@ def error(classes: int, H: float) -> float:
 def step(classes: int) -> float:
     """H: the coarsest that errs by less than 1e-8, or the finest there is."""
     return next((H for H in _STEPS if error(classes, H) <= _GOAL), _STEPS[-1])
+
+
+def accuracy(outputs: int) -> tuple[float | None, float]:
+    """Return step and error of a head's integral: none with one output, which needs no grid."""
+    return (None, 0.0) if outputs == 1 else (step(outputs), error(outputs, step(outputs)))
 
 
 def win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:

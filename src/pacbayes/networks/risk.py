@@ -54,7 +54,7 @@ class EmpiricalRisk:
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
-    check_examples(x, y, network.classes)
+    check_examples(x, y, network.task)
     n, total, squares, largest, drawn = len(x), 0.0, 0.0, 0, 0
     within, tandem = 0.0, 0.0  # of pairs
     for block in _blocks(network, n, samples):
@@ -85,7 +85,7 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 @torch.no_grad()
 def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
     """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
-    check_examples(x, y, network.classes)
+    check_examples(x, y, network.task)
     total = squares = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
         losses = network.loss(exact_aggregate(network, inputs).double(), labels)
@@ -96,15 +96,11 @@ def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
 
 @torch.no_grad()
 def predict_randomised(network: Network, x: Tensor) -> Tensor:
-    """A label drawn with fresh weights for every example, ±1 or an index: what the bound covers."""
+    """Draw a label with fresh weights for every example, ±1 or an index: what the bound covers."""
     blocks = []
     size = 1 if network.freshness == "per-batch" else _ROWS
     for inputs in x.split(size):
-        F = network.draw(inputs, 1).value[0]  # P(+1) = ½(1 + F), or P of every class
-        if network.outputs > 1:
-            blocks.append(torch.multinomial(F, 1).squeeze(-1))
-        else:
-            blocks.append(torch.where(2 * torch.rand_like(F) - 1 < F, 1.0, -1.0).to(x.dtype))
+        blocks.append(network.task.draw(network.draw(inputs, 1).value[0]))
     return torch.cat(blocks)
 
 
@@ -119,6 +115,6 @@ def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
 def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
-    rows = _ROWS if network.outputs == 1 else _ROWS // 10  # each makes a grid for every class
+    rows = _ROWS // (1 if network.task.outputs == 1 else 10)  # classes have a grid each
     size = _FEW if network.freshness == "per-batch" else max(1, rows // samples)
     return (slice(start, start + size) for start in range(0, n, size))

@@ -1,17 +1,25 @@
-"""REINFORCE without aggregation: the paper's baseline, which draws weights and scores them."""
+"""Draws of all weights: for REINFORCE, the paper's baseline, and for a network that is kept."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from pacbayes.networks import activations
-from pacbayes.networks.bodies import Dense
+from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
+from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
-__all__ = ["draw_weights"]
+__all__ = ["DrawnNetwork", "Weights", "count_errors", "draw_network", "draw_weights", "scores"]
+
+Weights = dict[str, Tensor]
+_CLOSE = 1e-9  # scores no further apart than this are a tie, which is an error
+_BLOCK = 10_000
 
 
 @torch.no_grad()
@@ -47,3 +55,51 @@ def draw_weights(network: Network, x: Tensor, T: int, *, per_example: bool = Fal
         a = function(z)
         log_q = log_q + layer.weight.log_density(W) + layer.bias.log_density(b)
     return Draw(a.squeeze(-1), log_q if per_example else log_q.unsqueeze(-1))
+
+
+@dataclass(frozen=True)
+class DrawnNetwork:
+    """Weights drawn from Q, in float64, and ln(dQ/dP) at them, by the names of the Gaussians."""
+
+    weights: Weights
+    log_ratio: dict[str, float]
+
+
+@torch.no_grad()
+def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwork:
+    """One draw from Q of every weight, tensor by tensor in the order of their names.
+
+    Numpy's generator, so that a verifier without torch can draw the same.
+    """
+    weights, ratios = {}, {}
+    for name, g in sorted(gaussians(network).items()):
+        mean, s, s0 = g.mean.double(), g.log_scale.double(), g.prior_log_scale.double()
+        noise = torch.from_numpy(generator.standard_normal(tuple(mean.shape)))
+        w = mean + s.exp() * noise
+        far = (w - g.prior_mean.double()) * (-s0).exp()
+        near = (w - mean) * (-s).exp()
+        weights[name] = w
+        ratios[name] = (0.5 * (far.square() - near.square()) + s0 - s).sum().item()
+    return DrawnNetwork(weights, ratios)
+
+
+@torch.no_grad()
+def scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
+    """The drawn network at examples, (B,) or (B, k); the label is the sign or the largest."""
+    a, functions = x.double(), []
+    if isinstance(network.body, Dense):
+        functions = [activations.FUNCTIONS[rule] for rule in network.body.rules]
+    elif isinstance(network.body, Deterministic):
+        a = network.body.draw(a, 1).value[0]
+    for i, function in enumerate(functions):
+        layer = f"body.layers.{i}"
+        a = function(a @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])
+    z = a @ weights["layer.weight"].T + weights["layer.bias"]
+    return network.task.scores(z)
+
+
+def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:
+    """Count the examples that the drawn network gets wrong; a tie is an error."""
+    blocks = zip(x.split(_BLOCK), y.split(_BLOCK), strict=True)
+    margins = (network.task.margin(scores(network, weights, a), b) for a, b in blocks)
+    return sum(int((~(margin > _CLOSE)).sum()) for margin in margins)

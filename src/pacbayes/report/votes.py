@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data import Dataset
-from pacbayes.networks.losses import wrong_class, zero_one
 from pacbayes.networks.network import Network
 from pacbayes.runs.folder import Run
 from pacbayes.runs.prediction import VOTES, draw_labels
@@ -72,12 +71,9 @@ def look_at_votes(run: Run, network: Network, data: Dataset) -> Votes:
     part: Literal["test", "training"] = "test" if len(data.x_test) else "training"
     x, y = data.tensors("test") if part == "test" else run.bound_set(data)
     output = draw_labels(run, network, x)[1]
-    if network.outputs == 1:  # F̂ = P(+1) − P(−1)
-        lost, F = zero_one(output, y), output.double().numpy()
-        shares, labels = np.stack([0.5 * (1 - F), 0.5 * (1 + F)], 1), (y > 0).numpy()
-    else:
-        lost, shares, labels = wrong_class(output, y), output.double().numpy(), y.numpy()
-    wrong, labels, features = lost.double().numpy(), labels.astype(np.int64), x.double().numpy()
+    task, features = network.task, x.double().numpy()
+    shares, labels = task.shares(output.double()).numpy(), task.decode(y).numpy()
+    wrong = task.wrong(output, y).double().numpy()
     order = np.argsort(-shares, 1, kind="stable")
     margins = _margins(shares)
     least = np.argsort(margins, kind="stable")[:_SHOWN]

@@ -1,12 +1,21 @@
-"""Run folders: create, train, certify, open and predict with them."""
+"""Run folders: prepare, train, certify, open and predict with them."""
 
-from pacbayes.runs.folder import (
-    CHECKPOINT_SECONDS,
-    Run,
-    certify_run,
-    engine_note,
-    open_run,
-    train_run,
-)
+from pacbayes.runs.folder import Run, open_run
+from pacbayes.runs.prediction import predict, test_errors
+from pacbayes.runs.preparation import prepare
+from pacbayes.runs.run import certify_run, engine_note, train_run
+from pacbayes.runs.several import best_run, planned_runs, train_all
 
-__all__ = ["CHECKPOINT_SECONDS", "Run", "certify_run", "engine_note", "open_run", "train_run"]
+__all__ = [
+    "Run",
+    "best_run",
+    "certify_run",
+    "engine_note",
+    "open_run",
+    "planned_runs",
+    "predict",
+    "prepare",
+    "test_errors",
+    "train_all",
+    "train_run",
+]

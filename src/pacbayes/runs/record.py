@@ -1,21 +1,18 @@
-"""What a run folder says of itself, validated when it is read."""
+"""The contents of run.json, validated when read."""
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-import pacbayes
 from pacbayes.data import Dataset, load
-from pacbayes.engine.library import available
+from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.settings import Settings
 
-__all__ = ["DataRecord", "DataSource", "RunRecord", "processor", "versions"]
+__all__ = ["DataRecord", "DataSource", "RunRecord"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class DataSource:
 
 
 class DataRecord(BaseModel):
-    """What the run's data were."""
+    """The data of a run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,23 +59,7 @@ class RunRecord(BaseModel):
     prior_sha256: str
     versions: dict[str, str]
 
-
-def versions() -> dict[str, str]:
-    """What bit-identical results depend on, beside the seed."""
-    return {
-        "pacbayes": pacbayes.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "processor": processor(),  # MKL rounds sums by its maker, too
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": str(torch.get_num_threads()),
-        "engine": "native" if available() else "torch",
-    }
-
-
-def processor() -> str:
-    """Its name, as the system gives it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
+    @property
+    def architecture(self) -> DenseArchitecture:
+        """What the run's network is, from which it can be built again."""
+        return DenseArchitecture.of(self.settings, self.data.features, len(self.data.classes))

@@ -1,7 +1,7 @@
-"""The loop over epochs and mini-batches: it steps, evaluates, keeps the best, stops and resumes.
+"""The loop over epochs and batches: it steps, evaluates, keeps the best, stops and resumes.
 
-What a step and an evaluation are is for those who know the network: `training.Trainer`, and the
-baselines' `fitting.Fitting`.
+Subclasses say what a step and an evaluation are: `trainer.Trainer` for the library's networks and
+`baselines.fitting.Fitting` for the baselines.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,12 +18,23 @@ from torch import Tensor, nn
 
 from pacbayes.randomness import stream
 from pacbayes.settings import Settings
-from pacbayes.training.schedules import halvings, warm_cosine
+from pacbayes.training.schedules import SCHEDULES, Schedule
 
-__all__ = ["EVALUATIONS", "VACUOUS", "Evaluation", "Loop", "Progress", "learned_nothing"]
+__all__ = [
+    "CHECKPOINT_SECONDS",
+    "EVALUATIONS",
+    "VACUOUS",
+    "Evaluation",
+    "Loop",
+    "Progress",
+    "hopeless",
+    "learned_nothing",
+    "run_to_end",
+]
 
 EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 VACUOUS = 0.9995  # a bound from here on is 100 % to the paper's digits
+CHECKPOINT_SECONDS = 10.0  # at most this much work is lost, beside an unfinished epoch
 _HOPELESS_EPOCH = 10  # the paper ends runs that have not learned by then
 _LONGEST_STEP = 7.3  # of Adam in units of its rate: (1 − β₁)/√((1 − β₂)(1 − β₁²/β₂))
 
@@ -35,10 +46,10 @@ class Evaluation:
     Attributes:
         risk: sampled linear loss.
         kl: KL(Q|P).
-        bound: without a Monte-Carlo term, Catoni's at its best λ: a guide, not a certificate.
+        bound: Catoni's at its best λ, without a Monte-Carlo term: a guide, not a certificate.
         lam: the objective's current λ, or PBGNet's C.
         learning_rate: at the end of the epoch.
-        seconds: of training so far.
+        seconds: training time so far.
     """
 
     epoch: int
@@ -51,16 +62,16 @@ class Evaluation:
 
     @property
     def guide(self) -> tuple[float, float]:
-        """What is to fall: the bound, and the risk where that prints as 100 % and says nothing.
+        """Return the key by which evaluations rank: the bound, then the risk.
 
-        Digits beyond those rank nothing: at a KL of a million they still move, in float64.
+        A bound that prints as 100 % counts as 1, since its further digits say nothing.
         """
         return (self.bound if self.bound < VACUOUS else 1.0), self.risk
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One mini-batch done, or an epoch; the last of an evaluated epoch carries the evaluation."""
+    """A batch or an epoch is done; the last one of an evaluated epoch carries the evaluation."""
 
     epoch: int
     batch: int
@@ -73,10 +84,16 @@ class Loop(ABC):
 
     Its randomness is torch's generator, seeded at the first epoch and restored with the state, and
     streams keyed by the step: an interrupted run ends with the same bits as an uninterrupted one.
+
+    Args:
+        schedule: learning rate and early end; the protocol's by default.
     """
 
-    def __init__(self, model: nn.Module, n: int, settings: Settings) -> None:
+    def __init__(
+        self, model: nn.Module, n: int, settings: Settings, schedule: Schedule | None = None
+    ) -> None:
         self.model, self.n, self.settings = model, n, settings
+        self.schedule = schedule or SCHEDULES[settings.protocol]
         self.optimiser = torch.optim.Adam(model.parameters(), fused=True)
         self.epoch = 0
         self.seconds = 0.0
@@ -87,24 +104,30 @@ class Loop(ABC):
 
     @abstractmethod
     def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
-        """One step: examples, its number, rate, part of the run done; returns the batch's risk."""
+        """Make one step and return the batch's risk.
+
+        Args:
+            index: examples of the batch.
+            number: of the step, counted from 0.
+            done: completed fraction of the run.
+        """
 
     @abstractmethod
     def measured_risk(self) -> float:
-        """Of the whole training set."""
+        """Return the risk on the whole training set."""
 
     @abstractmethod
     def divergence(self) -> Tensor:
-        """KL(Q|P)."""
+        """Return KL(Q|P)."""
 
     @abstractmethod
     def bound(self, risk: float, kl: float) -> float:
-        """What guides the learning rate and says which epoch is the best."""
+        """Return the bound that guides the learning rate and ranks the epochs."""
 
     @property
     @abstractmethod
     def lam(self) -> float:
-        """What evaluations record as λ."""
+        """The λ that evaluations record."""
 
     @property
     def classes(self) -> int:
@@ -112,11 +135,14 @@ class Loop(ABC):
 
     @property
     def negligible(self) -> float:
-        """How far a weight may move and nothing predicted changes; by default not at all."""
+        """How far weights may move without changing any prediction; by default not at all."""
         return 0.0
 
-    def epoch_is_over(self, risk: float) -> None:  # noqa: B027 - most have nothing to do
-        """Given the mean risk of the epoch's batches."""
+    def begin_epoch(self) -> None:  # noqa: B027 - most have nothing to do
+        """Prepare an epoch."""
+
+    def end_epoch(self, risk: float) -> None:  # noqa: B027 - most have nothing to do
+        """Follow an epoch up, given the mean risk of its batches."""
 
     @property
     def finished(self) -> bool:
@@ -124,24 +150,22 @@ class Loop(ABC):
 
     @property
     def hopeless(self) -> bool:
-        """Whether the paper's rule ends the run: little better than chance after ten epochs."""
-        late = [e.risk for e in self.history if e.epoch >= _HOPELESS_EPOCH]
-        published = self.settings.protocol == "paper"
-        return published and bool(late) and learned_nothing(late[0], self.classes)
+        """Whether the run ends early because it has learned nothing."""
+        return hopeless(self.history, self.schedule, self.classes)
 
     @property
     def spent(self) -> bool:
-        """Whether all steps that are left, together, can move no weight by what is negligible.
+        """Whether all remaining steps together cannot move a weight by more than is negligible.
 
-        The published rate, halved at every evaluation that shows nothing better, comes to that in
-        runs whose bound stays vacuous. Their epochs go on without steps, optim-λ's on λ included.
+        The paper halves the rate at every evaluation without improvement, which leads to this where
+        the bound stays vacuous. Epochs then go on without steps, those on λ included.
         """
         left = (self.settings.epochs - self.epoch) * math.ceil(self.n / self.settings.batch(self.n))
         reach = _LONGEST_STEP * self.learning_rate(self.epoch / self.settings.epochs) * left
-        return self.settings.protocol == "paper" and reach < self.negligible
+        return self.schedule.gives_up and reach < self.negligible
 
     def steps(self) -> Iterator[Progress]:
-        """Train to the end, an epoch at a time; the state is consistent whenever one is over."""
+        """Train to the end; the state is consistent after every epoch."""
         while not self.finished:
             epoch, generator = self._one_epoch(), self.generator_state
             while True:
@@ -156,6 +180,7 @@ class Loop(ABC):
     def _one_epoch(self) -> Iterator[Progress]:
         start = time.perf_counter()
         s = self.settings
+        self.begin_epoch()
         order = torch.randperm(self.n).split(s.batch(self.n))
         batches = len(order)
         self.model.train()
@@ -169,7 +194,7 @@ class Loop(ABC):
                 yield Progress(self.epoch + 1, i + 1, batches)
         self.epoch += 1
         if not spent:
-            self.epoch_is_over(total / self.n)
+            self.end_epoch(total / self.n)
         self.seconds += time.perf_counter() - start
         evaluation = None
         if self.epoch % s.evaluate_every == 0 or self.epoch == s.epochs:
@@ -193,14 +218,12 @@ class Loop(ABC):
         return evaluation
 
     def learning_rate(self, done: float) -> float:
-        """Halved where the bound has not improved (paper), or up and down a cosine (fast)."""
-        s = self.settings
-        if s.protocol == "paper":
-            return s.learning_rate * 0.5 ** halvings([e.guide[0] for e in self.history])
-        return s.learning_rate * warm_cosine(done)
+        """Return the schedule's rate, `done` being the completed fraction of the run."""
+        bounds = [e.guide[0] for e in self.history]
+        return self.settings.learning_rate * self.schedule.factor(bounds, done)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything the next epoch depends on: tensors, and a JSON record."""
+        """Return everything the next epoch depends on: tensors, and a JSON record."""
         tensors = {f"network.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
         for i, slots in self.optimiser.state_dict()["state"].items():
@@ -210,7 +233,7 @@ class Loop(ABC):
         return tensors, {"epoch": self.epoch, "seconds": self.seconds, "history": history}
 
     def restore(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Take up what `state()` gave."""
+        """Continue from what `state()` returned."""
         self.model.load_state_dict(_below(tensors, "network."))
         self.best = _below(tensors, "best.")
         slots: dict[int, dict[str, Tensor]] = {}
@@ -224,8 +247,32 @@ class Loop(ABC):
         self.history = [Evaluation(**e) for e in record["history"]]
 
 
+def run_to_end(
+    loop: Loop, save: Callable[[], None], every: float = CHECKPOINT_SECONDS
+) -> Iterator[Progress]:
+    """Train to the end, saving after evaluations and, between them, every few seconds.
+
+    Args:
+        save: writes a checkpoint; called only where the state is consistent.
+        every: seconds.
+    """
+    saved = time.monotonic()
+    for progress in loop.steps():
+        over = progress.batch == progress.batches
+        if over and (progress.evaluation or time.monotonic() - saved > every):
+            save()
+            saved = time.monotonic()
+        yield progress
+
+
+def hopeless(history: Sequence[Evaluation], schedule: Schedule, classes: int) -> bool:
+    """Return whether the paper's rule ends a run: hardly better than chance after ten epochs."""
+    late = [e.risk for e in history if e.epoch >= _HOPELESS_EPOCH]
+    return schedule.gives_up and bool(late) and learned_nothing(late[0], classes)
+
+
 def learned_nothing(risk: float, classes: int) -> bool:
-    """Above nine tenths of what guessing would err, which for two classes is the paper's 0.45."""
+    """Return whether a risk exceeds nine tenths of guessing's, the paper's 0.45 for two classes."""
     return risk > 0.9 * (1 - 1 / classes)
 
 

@@ -1,21 +1,96 @@
-"""What training minimises: the paper's fix-λ and optim-λ, and the small-kl bound itself."""
+"""Training objectives: R_lin + KL/λ at a fixed λ, at a learned one, or at the small-kl bound's.
+
+An objective owns λ. It says which steps move λ instead of the weights, and how λ moves.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pacbayes.bounds import ALPHA, kl_inverse
+from pacbayes.choices import Objective as ObjectiveName
 from pacbayes.networks.gaussian import gaussians
+from pacbayes.settings import Settings
 
-__all__ = ["catoni_objective", "fix_lambda", "small_kl_lambda", "small_kl_objective"]
+__all__ = [
+    "OBJECTIVES",
+    "FixLambda",
+    "Objective",
+    "OptimLambda",
+    "SmallKl",
+    "backward_with_kl",
+    "catoni_objective",
+    "small_kl_lambda",
+    "small_kl_objective",
+]
 
 
-def fix_lambda(risk: Tensor, network: nn.Module, coefficient: float) -> None:
-    """Leave the gradient of R_lin + coefficient·KL (eq. basic_objective, 1/λ) in every parameter.
+class Objective:
+    """R_lin + KL/λ, the paper's basic objective, with λ = n unless the settings say otherwise.
+
+    Args:
+        n: examples that the bound is on.
+    """
+
+    def __init__(self, settings: Settings, n: int) -> None:
+        self.settings, self.n = settings, n
+        self.log_lambda = torch.tensor(math.log(settings.lam or n), dtype=torch.float64)
+
+    @property
+    def lam(self) -> float:
+        return self.log_lambda.exp().item()
+
+    def is_lambda_step(self, number: int) -> bool:
+        """Return whether a step is on λ rather than on the weights."""
+        return False
+
+    def lambda_step(self, risk: Tensor, kl: Tensor) -> None:
+        """Move λ, given a batch's risk and KL(Q|P)."""
+
+    def end_epoch(self, risk: float, kl: Callable[[], Tensor]) -> None:
+        """Move λ after an epoch, given the mean risk of its batches."""
+
+
+class FixLambda(Objective):
+    """The paper's fix-λ: λ stays where it starts."""
+
+
+class OptimLambda(Objective):
+    """The paper's optim-λ: every other step is gradient descent of Catoni's bound in ln λ."""
+
+    def is_lambda_step(self, number: int) -> bool:
+        return number % 2 == 1
+
+    def lambda_step(self, risk: Tensor, kl: Tensor) -> None:
+        log_lambda = self.log_lambda.clone().requires_grad_()
+        bound = catoni_objective(risk, kl, self.n, self.settings.delta, log_lambda)
+        (slope,) = torch.autograd.grad(bound, log_lambda)
+        moved = self.log_lambda - self.settings.lambda_rate * slope
+        self.log_lambda = moved.clamp(min=1e-6)  # the theorem has λ > 1
+
+
+class SmallKl(Objective):
+    """After every epoch λ becomes the one at which R + KL/λ descends like the small-kl bound."""
+
+    def end_epoch(self, risk: float, kl: Callable[[], Tensor]) -> None:
+        lam = small_kl_lambda(risk, kl().item(), self.n, self.settings.delta)
+        self.log_lambda = torch.tensor(math.log(lam), dtype=torch.float64)
+
+
+OBJECTIVES: dict[ObjectiveName, type[Objective]] = {
+    "fix-lambda": FixLambda,
+    "optim-lambda": OptimLambda,
+    "small-kl": SmallKl,
+}
+
+
+def backward_with_kl(risk: Tensor, network: nn.Module, coefficient: float) -> None:
+    """Leave the gradient of R_lin + coefficient·KL in every parameter (eq. basic_objective, 1/λ).
 
     The KL's part is written out, (μ − μ₀)/σ₀² and σ²/σ₀² − 1 in ln σ: through autograd it would
     cost as much as the rest of a small step.

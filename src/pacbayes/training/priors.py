@@ -1,9 +1,8 @@
-"""Priors learned from a part of the data that the bound never sees."""
+"""Data-dependent priors, learned from a part of the data that the bound never sees."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -11,28 +10,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pacbayes.data.augmentation import image_side, moved_images
+from pacbayes.networks.architecture import build_network
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
-from pacbayes.networks.network import Network, build_network
+from pacbayes.networks.network import Network
 from pacbayes.randomness import stream
 from pacbayes.settings import Settings
-from pacbayes.training.loop import Progress
 from pacbayes.training.trainer import Trainer
 
 __all__ = ["Teacher", "as_prior", "split"]
 
 Indices = NDArray[np.int64]
-_LOG_LOSS = 0.7  # part of the run on −ln P(label), which learns; the rest is on what is bounded
-_AS_THEY_ARE = 0.03  # part at the end without augmentation
+_LOG_LOSS = 0.7  # fraction of the run on −ln P(label), which learns faster than the bounded loss
+_AS_THEY_ARE = 0.03  # fraction at the end without augmentation
 
 
 def split(n: int, fraction: float, seed: int) -> tuple[Indices, Indices]:
-    """Which of n examples the prior learns from, and which are the bound set; both in order."""
+    """Split n examples into those the prior learns from and the bound set, both in order."""
     count = round(fraction * n)
     if not 0 < count <= n - 8:
         raise ValueError(
-            f"a prior fraction of {fraction:g} leaves {count} of {n} examples to the prior and "
-            f"{n - count} to the bound, which needs 8"
+            f"a prior fraction of {fraction:g} gives {count} of {n} examples to the prior and "
+            f"{n - count} to the bound; each needs examples, the bound at least 8"
         )
     order = np.random.default_rng(stream(seed, "split")).permutation(n)
     return np.sort(order[:count]), np.sort(order[count:])
@@ -41,13 +40,13 @@ def split(n: int, fraction: float, seed: int) -> tuple[Indices, Indices]:
 class Teacher(Trainer):
     """A run on the prior's own part of the data, without a KL, at the prior's scale.
 
-    The same loop as ever on the stochastic network itself, from weights of variance 2/inputs (He et
-    al. 2015). It begins with the log loss, which learns faster, and ends with the linear one, by
-    which a posterior near this prior will be judged.
+    It trains the stochastic network itself, from weights of variance 2/inputs (He et al. 2015). It
+    begins with the log loss, which learns faster, and ends with the linear loss, by which a
+    posterior near this prior will be judged.
 
     Args:
         x, y: the prior's own part of the data, which alone may be augmented.
-        settings: of the run the prior is for.
+        settings: those of the run that the prior is for.
     """
 
     def __init__(self, x: Tensor, y: Tensor, settings: Settings, classes: int = 2) -> None:
@@ -64,25 +63,25 @@ class Teacher(Trainer):
             "evaluate_every": settings.prior_epochs,
             "learning_rate": settings.prior_rate,
             "seed": seed,
-            # Which does not know the log loss of drawn weights.
+            # The native engine does not know the log loss of drawn weights.
             "engine": "torch" if settings.estimator == "reinforce" else settings.engine,
         }
         network = build_network(settings.model_copy(update=alone), x.shape[1], classes)
         _spread_out(network, seed)
         super().__init__(network, x, y, settings.model_copy(update=alone))
 
-    def _one_epoch(self) -> Iterator[Progress]:
+    def begin_epoch(self) -> None:
+        """Augment the examples and choose the loss of the epoch."""
         done = self.epoch / self.settings.epochs
         self.shown = self.x
         if self.settings.prior_augmentation == "images" and done < 1 - _AS_THEY_ARE:
             generator = torch.Generator().manual_seed((self.seed + self.epoch) % 2**63)
             self.shown = moved_images(self.x, generator)
         self.log_loss = done < _LOG_LOSS
-        yield from super()._one_epoch()
 
 
 def as_prior(teacher: Teacher, settings: Settings) -> Network:
-    """The network of a run, its prior and posterior where the teacher's means are now."""
+    """Build a run's network with prior and posterior at the teacher's current means."""
     classes, inputs = teacher.network.classes, teacher.x.shape[1]
     network = build_network(settings, inputs, classes)
     learned = gaussians(teacher.network)
@@ -94,7 +93,7 @@ def as_prior(teacher: Teacher, settings: Settings) -> Network:
 
 
 def _spread_out(network: Network, seed: int) -> None:
-    """Weights of variance 2/inputs and biases of zero, to learn from."""
+    """Draw weights of variance 2/inputs and set biases to zero, to start learning from."""
     generator = torch.Generator().manual_seed(seed)
     layers = [layer for layer in network.modules() if isinstance(layer, GaussianLinear)]
     with torch.no_grad():

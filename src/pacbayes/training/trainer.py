@@ -1,8 +1,7 @@
-"""Training a network on an objective: what a step and an evaluation are."""
+"""Train a network on an objective: what a step and an evaluation are."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -18,23 +17,23 @@ from pacbayes.networks.risk import empirical_risk
 from pacbayes.networks.weights import draw_weights
 from pacbayes.settings import Settings
 from pacbayes.training.loop import EVALUATIONS, Evaluation, Loop
-from pacbayes.training.objectives import catoni_objective, fix_lambda, small_kl_lambda
+from pacbayes.training.objectives import OBJECTIVES, backward_with_kl
 
 __all__ = ["Trainer", "train", "why_torch"]
 
 
 class Trainer(Loop):
-    """A network's run on one of the library's objectives, its steps native where they can be."""
+    """A run of a network on one of the objectives, in the native engine where it can be."""
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
-        check_examples(x, y, network.classes)
-        network.look()
+        check_examples(x, y, network.task)
+        network.seal_prior()
         kl(network)  # refuses what Q does not cover
         super().__init__(network, len(x), settings)
         self.network, self.x, self.y = network, x, y
-        self.shown = x  # what steps see; evaluations see the examples as they are
-        self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound is about
-        self.log_lambda = torch.tensor(math.log(settings.lam or self.n), dtype=torch.float64)
+        self.shown = x  # what steps see, perhaps augmented; evaluations see x
+        self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound covers
+        self.objective = OBJECTIVES[settings.objective](settings, self.n)
         why = why_torch(network, x, settings)
         if why and settings.engine == "native":
             raise ValueError(f"{why}; use --engine torch")
@@ -48,33 +47,29 @@ class Trainer(Loop):
 
     @property
     def negligible(self) -> float:
-        """A four-thousandth of the prior's least deviation, and of a unit of log-scales."""
+        """A four-thousandth of the prior's least standard deviation, or of a unit of log-scales."""
         logs = [t for name, t in self.network.named_buffers() if name.endswith("prior_log_scale")]
         return 2.5e-4 * min(1.0, *(t.min().exp().item() for t in logs))
 
     @property
     def lam(self) -> float:
-        return self.log_lambda.exp().item()
+        return self.objective.lam
 
     def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
-        """On the weights, or with optim-λ every other time on λ."""
-        if self.settings.objective == "optim-lambda" and number % 2 == 1:
-            return self._lambda_step(index, number)
-        return self.weight_step(index, number, rate, done)
+        """Step on the weights, or on λ where the objective wants it."""
+        if not self.objective.is_lambda_step(number):
+            return self.weight_step(index, number, rate, done)
+        risk = self._batch_risk(index, number)
+        with torch.no_grad():
+            divergence = kl(self.network)
+        self.objective.lambda_step(risk, divergence)
+        return risk.item()
 
-    def epoch_is_over(self, risk: float) -> None:
-        """The objective small-kl takes its λ from where the epoch has come."""
-        s = self.settings
-        if s.objective == "small-kl":
-            lam = small_kl_lambda(risk, kl(self.network).item(), self.n, s.delta)
-            self.log_lambda = torch.tensor(math.log(lam), dtype=torch.float64)
+    def end_epoch(self, risk: float) -> None:
+        self.objective.end_epoch(risk, self.divergence)
 
     def weight_step(self, index: Tensor, step: int, rate: float, done: float) -> float:
-        """One step on the weights: examples, number of the step, rate, part of the run done.
-
-        Returns:
-            The batch's risk before it.
-        """
+        """Make one step on the weights and return the batch's risk before it."""
         s = self.settings
         weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
         lam = self.lam
@@ -89,14 +84,14 @@ class Trainer(Loop):
         losses, value = self._losses(self.shown[index], y)
         risk = minimised = losses.mean()
         if self.log_loss:
-            minimised = (losses / self.network.right(value, y)).mean()
+            minimised = (losses / self.network.task.label_probability(value, y)).mean()
         self.optimiser.zero_grad()
-        fix_lambda(minimised, self.network, weight / lam)
+        backward_with_kl(minimised, self.network, weight / lam)
         self.optimiser.step()
         return risk.item()
 
     def _losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every example, (B,), with a gradient by the run's estimator; and the bare output."""
+        """Return every example's loss, (B,), with the estimator's gradient, and the bare output."""
         s = self.settings
         if s.estimator not in ("reinforce", "reinforce-per-example"):
             value = self.network(x, s.samples)
@@ -106,23 +101,15 @@ class Trainer(Loop):
         losses = estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
         return losses, draw.value.mean(0)
 
-    def _lambda_step(self, index: Tensor, step: int) -> float:
+    @torch.no_grad()
+    def _batch_risk(self, index: Tensor, step: int) -> Tensor:
         s = self.settings
-        with torch.no_grad():
-            reinforce = s.estimator == "reinforce"  # whose engine has one sample for a loss
-            if (engine := self.evaluator if reinforce else self.native) is not None:
-                loss = engine.loss(self.x, self.y, index, self.seed, step)
-                risk = torch.tensor(loss / len(index), dtype=torch.float64)
-            else:
-                F = self.network(self.x[index], s.samples)
-                risk = self.network.loss(F, self.y[index]).double().mean()
-            divergence = kl(self.network)
-        log_lambda = self.log_lambda.clone().requires_grad_()
-        bound = catoni_objective(risk, divergence, self.n, s.delta, log_lambda)
-        (slope,) = torch.autograd.grad(bound, log_lambda)
-        moved = self.log_lambda - s.lambda_rate * slope
-        self.log_lambda = moved.clamp(min=1e-6)  # the theorem has λ > 1
-        return risk.item()
+        reinforce = s.estimator == "reinforce"  # whose engine has one sample for a loss
+        if (engine := self.evaluator if reinforce else self.native) is not None:
+            loss = engine.loss(self.x, self.y, index, self.seed, step)
+            return torch.tensor(loss / len(index), dtype=torch.float64)
+        F = self.network(self.x[index], s.samples)
+        return self.network.loss(F, self.y[index]).double().mean()
 
     def measured_risk(self) -> float:
         if self.evaluator is not None:
@@ -139,29 +126,29 @@ class Trainer(Loop):
         return catoni(risk, kl, self.n, self.settings.delta)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The loop's, and λ."""
+        """Return the loop's state, and λ."""
         tensors, record = super().state()
-        return tensors | {"log_lambda": self.log_lambda}, record
+        return tensors | {"log_lambda": self.objective.log_lambda}, record
 
     def restore(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Take up what `state()` gave."""
+        """Continue from what `state()` returned."""
         super().restore(tensors, record)
-        self.log_lambda = tensors["log_lambda"]
+        self.objective.log_lambda = tensors["log_lambda"]
 
 
 def why_torch(network: Network, x: Tensor, settings: Settings) -> str | None:
-    """Why a run's steps are torch's; None where the native engine makes them."""
+    """Return why PyTorch makes a run's steps; None where the native engine does."""
     if settings.engine == "torch":
         return "asked for"
     if settings.estimator == "reinforce-per-example":
         return "the native engine does not draw weights for every example"
-    if settings.estimator == "reinforce" and (settings.learned_scale or network.outputs > 1):
-        return "the native engine draws weights of fixed scales, for two classes"
+    if settings.estimator == "reinforce" and (settings.learned_scale or network.classes > 2):
+        return "native REINFORCE needs fixed scales and two classes"
     return unsupported(network, x)
 
 
 def train(network: Network, x: Tensor, y: Tensor, settings: Settings) -> list[Evaluation]:
-    """Train to the end, leave the network at its best epoch by bound, return every evaluation."""
+    """Train to the end, leave the network at its best epoch by bound and return all evaluations."""
     trainer = Trainer(network, x, y, settings)
     for _ in trainer.steps():
         pass

@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 
 from pacbayes import bounds
-from pacbayes.bounds.calculator import calculate
-from pacbayes.choices import Theorem
+from pacbayes.bounds.theorems import THEOREMS, BoundName, CertificateBound, calculate
 
 NUMBERS = (0.05, 300.0, 6000, 0.02)
 FREE = {"c-bound": {"disagreement": 0.06}, "split-kl": {"levels": [0, 1], "parts": [0.05]}}
@@ -26,7 +25,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", get_args(Theorem))
+@pytest.mark.parametrize("name", THEOREMS)
 def test_each_name_is_its_theorem(name):
     result = calculate(name, *NUMBERS, FREE.get(name, {}))
     assert result["bound"] == EXPECTED[name]
@@ -63,3 +62,17 @@ def test_what_a_theorem_leaves_free_can_be_given(name, free, value):
 def test_what_does_not_fit_is_refused(name, risk, free, message):
     with pytest.raises(ValueError, match=message):
         calculate(name, risk, 1.0, 100, 0.05, free)
+
+
+def test_certify_offers_every_theorem_that_certifies_and_the_choice_among_them():
+    certified = {name for name, theorem in THEOREMS.items() if theorem.certifies}
+    assert set(get_args(CertificateBound)) == certified | {"best-of"}
+    assert set(get_args(BoundName)) == certified - {"disintegrated"} | {"best-of"}
+
+
+@pytest.mark.parametrize("name", [name for name, t in THEOREMS.items() if not t.needed[1:]])
+def test_with_endless_data_a_bound_is_the_risk_times_its_factor(name):
+    if name == "split-kl":
+        pytest.skip("takes a risk for every level")
+    bound = THEOREMS[name].bound(0.01, 0.0, 10**15, 0.05)
+    assert bound == pytest.approx(THEOREMS[name].factor * 0.01, rel=0.01)

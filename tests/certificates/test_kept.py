@@ -16,7 +16,8 @@ from pacbayes import (
     dense_network,
     kl,
 )
-from pacbayes.certificates.drawn import certify_drawn, draw_network, scores
+from pacbayes.certificates.kept import certify_drawn
+from pacbayes.networks.weights import draw_network, scores
 from pacbayes.choices import DRAWN
 
 
@@ -100,7 +101,7 @@ def test_ties_are_errors():
     network = moved(widths=())
     x = torch.randn(50, 3)
     zero = {name: torch.zeros_like(w) for name, w in draws(network, 1)[0].weights.items()}
-    from pacbayes.certificates.drawn import _errors
+    from pacbayes.networks.weights import count_errors as _errors
 
     assert _errors(network, zero, x, torch.ones(50)) == 50
     assert _errors(network, zero, x, -torch.ones(50)) == 50

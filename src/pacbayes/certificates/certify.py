@@ -1,0 +1,172 @@
+"""Issue the certificate of a network on its bound set."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from torch import Tensor
+
+from pacbayes import bounds
+from pacbayes.bounds.ledger import Ledger
+from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
+from pacbayes.certificates.certificate import Certificate, Evidence, issue
+from pacbayes.choices import MonteCarlo
+from pacbayes.data.checks import check_bound_set, check_sample
+from pacbayes.networks import quadrature
+from pacbayes.networks.gaussian import kl_by_part
+from pacbayes.networks.network import Network
+from pacbayes.networks.risk import EmpiricalRisk, empirical_risk, exact_risk
+
+__all__ = ["certify", "checked_copy"]
+
+# Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
+_ROUNDING = 1e-9
+
+
+def certify(
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    *,
+    delta: float = 0.05,
+    bound: BoundName = "small-kl",
+    monte_carlo: MonteCarlo = "kl-chernoff",
+    samples: int | None = 100,
+    priors: int = 1,
+    repeats: bool = False,
+    sample: tuple[Tensor, Tensor] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> Certificate:
+    """Certify the randomised classifier on its bound set, or the vote with first-order and tandem.
+
+    The risk is sampled in float64 with fresh draws, raised to its upper confidence bound and put
+    through the theorem. δ is halved between the two; all of it goes to the theorem where nothing
+    is sampled. Every rounding is upwards.
+
+    Args:
+        x, y: the bound set, every example once: (n, d), and labels −1/+1, or class indices where
+            there are more than two classes.
+        bound: the theorem, to be chosen before its value is seen; best-of pays for choosing later.
+        monte_carlo: the inequality for the sampled risk, to be chosen in advance as well.
+        samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums a
+            small all-sign network exactly, which needs no such term.
+        priors: how many priors were tried on the bound set, this one included, each of them fixed
+            in advance; all are paid for, so that the best may be chosen.
+        repeats: declares that examples naturally occur more than once, which otherwise looks like
+            sampling with replacement and is refused.
+        sample: all examples and labels before preprocessing, the prior's part included, if x was
+            preprocessed; these are then checked instead of x.
+    """
+    for name, value, choices in (
+        ("bound", bound, get_args(BoundName)),
+        ("monte_carlo", monte_carlo, get_args(MonteCarlo)),
+    ):
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
+    sampled = samples is not None and network.freshness != "exact"
+    best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
+    theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
+    ledger = _ledger(delta, theorems, priors, sampled=sampled)
+    measured = (
+        exact_risk(exact, x.double(), y)
+        if samples is None
+        else empirical_risk(exact, x.double(), y, samples)
+    )
+    evidence = _evidence(
+        exact,
+        measured,
+        pairs=theorems[0].pairs,
+        monte_carlo=monte_carlo if sampled else None,
+        delta=ledger["monte-carlo"] if sampled else delta,
+    )
+    issued = [
+        issue(theorem, evidence, ledger, _part(theorem, theorems), provenance=provenance)
+        for theorem in theorems
+    ]
+    return min(issued, key=lambda certificate: certificate.bound)
+
+
+def checked_copy(
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    *,
+    repeats: bool,
+    sample: tuple[Tensor, Tensor] | None = None,
+) -> Network:
+    """Return the network in float64 and evaluation mode, after all checks."""
+    check_bound_set(x, y, network.task)
+    check_sample(*(sample or (x, y)), repeats=repeats)
+    network.seal_prior()
+    exact = copy.deepcopy(network).double().eval()
+    if any(module.training for module in exact.modules()):
+        raise ValueError(
+            "a module stays in training mode after eval(), so its draws are not from Q; "
+            "let eval() reach every module"
+        )
+    kl_by_part(exact)  # refuses parameters that Q does not cover
+    return exact
+
+
+def _evidence(
+    network: Network,
+    measured: EmpiricalRisk,
+    *,
+    pairs: bool,
+    monte_carlo: MonteCarlo | None,
+    delta: float,
+) -> Evidence:
+    """Raise the measured risk to its upper confidence bound, roundings and quadrature included."""
+    parts, grid = kl_by_part(network), quadrature.accuracy(network.outputs)
+    risk = measured.of_pairs() if pairs else measured
+    slack = (_ROUNDING + grid[1]) * (2 if pairs else 1)  # the error of a product of two
+    mean = min(1.0, risk.mean + slack)
+    return Evidence(
+        risk=risk,
+        upper=mean if monte_carlo is None else _upper(risk, mean, slack, monte_carlo, delta),
+        compared=measured.mean,
+        kl=math.fsum(parts.values()) * (1 + _ROUNDING),
+        kl_by_part=parts,
+        monte_carlo=monte_carlo,
+        quadrature=grid,
+    )
+
+
+def _ledger(delta: float, theorems: list[Theorem], priors: int, *, sampled: bool) -> Ledger:
+    """Half of δ for the sampled risk and half for the theorems, equally for every prior."""
+    if priors < 1:
+        raise ValueError(f"priors must be at least 1, got {priors}")
+    halves = {"pac-bayes": [_part(t, theorems) for t in theorems]}
+    halves |= {"monte-carlo": ["monte-carlo"]} if sampled else {}
+    shares = Ledger.equal(delta, *halves)
+    parts: dict[str, float] = {}
+    for half, names in halves.items():
+        others = [f"other prior {i}, {name}" for i in range(1, priors) for name in names]
+        parts |= Ledger.equal(shares[half], *names, *others).parts
+    return Ledger(delta, parts)
+
+
+def _part(theorem: Theorem, theorems: list[Theorem]) -> str:
+    return "pac-bayes" if len(theorems) == 1 else f"pac-bayes, {theorem.name}"
+
+
+def _upper(
+    risk: EmpiricalRisk, mean: float, slack: float, inequality: MonteCarlo, delta: float
+) -> float:
+    """Return the upper confidence bound of a mean whose draws each err by at most `slack`."""
+    draws = risk.draws or 1.0
+    if inequality == "kl-chernoff":
+        return bounds.kl_chernoff(mean, draws, delta)
+    if risk.within is None:
+        raise ValueError(
+            f"{inequality} needs at least two draws of its own for every example; use kl-chernoff"
+        )
+    if inequality == "empirical-bernstein":
+        variance = risk.variance + 4 * slack
+        return bounds.empirical_bernstein(mean, variance, risk.n * risk.samples, delta)
+    pairs = risk.n * (risk.samples // 2)
+    return bounds.stratified_bernstein(mean, min(0.5, risk.within + 4 * slack), pairs, draws, delta)

@@ -1,0 +1,200 @@
+"""What is to be predicted: one of two classes, or one of k.
+
+A task owns everything that differs between the two: the shape of a network's output, the coding of
+labels, the loss, and how an output becomes a decision.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Binary", "Classes", "Task", "linear", "task_of"]
+
+
+def linear(prediction: Tensor, y: Tensor) -> Tensor:
+    """ℓ_lin(F, y) = ½(1 − yF), which is the zero-one loss where F ∈ {−1, +1}."""
+    return 0.5 * (1 - y * prediction)
+
+
+class Task(ABC):
+    """A classification task.
+
+    Attributes:
+        classes: number of classes.
+        outputs: number of outputs of a network's last layer.
+        allowed: the labels a network is given, in words.
+    """
+
+    classes: int
+    outputs: int
+    allowed: str
+
+    @abstractmethod
+    def encode(self, index: Tensor) -> Tensor:
+        """Return class indices as the labels that losses take."""
+
+    @abstractmethod
+    def decode(self, y: Tensor) -> Tensor:
+        """Return labels as class indices."""
+
+    @abstractmethod
+    def invalid(self, y: Tensor) -> Tensor:
+        """Return a mask of the labels that are not allowed."""
+
+    @abstractmethod
+    def shares(self, value: Tensor) -> Tensor:
+        """Return the probability of every class, (…, k), from an output."""
+
+    @abstractmethod
+    def loss(self, value: Tensor, y: Tensor) -> Tensor:
+        """Return P(the randomised classifier errs), one loss per label."""
+
+    @abstractmethod
+    def label_probability(self, value: Tensor, y: Tensor) -> Tensor:
+        """Return P(label), bounded away from zero: loss / P(label) has the gradient of −ln P."""
+
+    @abstractmethod
+    def draw(self, value: Tensor) -> Tensor:
+        """Draw a label for every example from the output's probabilities."""
+
+    @abstractmethod
+    def decide(self, value: Tensor) -> Tensor:
+        """Return the index of the likeliest class, from an output or from scores."""
+
+    @abstractmethod
+    def margin(self, value: Tensor, y: Tensor) -> Tensor:
+        """Return by how much the label is ahead of every other class, in outputs or scores."""
+
+    @abstractmethod
+    def confidence(self, value: Tensor) -> Tensor:
+        """Return the number shown beside a vote: F̂, or the winner's share."""
+
+    @abstractmethod
+    def scores(self, z: Tensor) -> Tensor:
+        """Return the last layer's output, (…, outputs), in the shape of a score."""
+
+    def wrong(self, value: Tensor, y: Tensor) -> Tensor:
+        """Return 1 where the decision errs and 0 elsewhere; a tie is an error."""
+        return (self.margin(value, y) <= 0).to(value.dtype)
+
+    def check_labels(self, y: Tensor) -> None:
+        """Refuse labels that are not allowed."""
+        wrong = y[self.invalid(y)]
+        if len(wrong):
+            raise ValueError(f"labels must be {self.allowed}, got {wrong[0].item():g}")
+
+
+@dataclass(frozen=True)
+class Binary(Task):
+    """Two classes: labels −1 and +1, and one output F ∈ [−1, 1] with P(+1) = ½(1 + F)."""
+
+    classes = 2
+    outputs = 1
+    allowed = "-1 or +1"
+
+    def encode(self, index: Tensor) -> Tensor:
+        return torch.where(index > 0, 1.0, -1.0)
+
+    def decode(self, y: Tensor) -> Tensor:
+        return (y > 0).long()
+
+    def invalid(self, y: Tensor) -> Tensor:
+        """With labels 0 and 1 the loss of one class would be ½ whatever is predicted."""
+        return (y != 1) & (y != -1)
+
+    def shares(self, value: Tensor) -> Tensor:
+        return torch.stack([0.5 * (1 - value), 0.5 * (1 + value)], -1)
+
+    def loss(self, value: Tensor, y: Tensor) -> Tensor:
+        return linear(value, y)
+
+    def label_probability(self, value: Tensor, y: Tensor) -> Tensor:
+        return (1 - self.loss(value, y)).clamp(min=1e-6)
+
+    def draw(self, value: Tensor) -> Tensor:
+        return torch.where(2 * torch.rand_like(value) - 1 < value, 1.0, -1.0).to(value.dtype)
+
+    def decide(self, value: Tensor) -> Tensor:
+        return (value > 0).long()
+
+    def margin(self, value: Tensor, y: Tensor) -> Tensor:
+        return value * y
+
+    def confidence(self, value: Tensor) -> Tensor:
+        return value
+
+    def scores(self, z: Tensor) -> Tensor:
+        return z.squeeze(-1)
+
+
+@dataclass(frozen=True)
+class Classes(Task):
+    """k > 2 classes: labels are indices, and the output is every class's probability, (…, k)."""
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.classes < 3:
+            raise ValueError(f"classes must be at least 3, got {self.classes}; for two use Binary")
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return self.classes
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        return f"from 0 to {self.classes - 1}"
+
+    def encode(self, index: Tensor) -> Tensor:
+        return index
+
+    def decode(self, y: Tensor) -> Tensor:
+        return y
+
+    def invalid(self, y: Tensor) -> Tensor:
+        if y.is_floating_point():
+            raise ValueError(f"labels of {self.classes} classes must be integers, got {y.dtype}")
+        return (y < 0) | (y >= self.classes)
+
+    def shares(self, value: Tensor) -> Tensor:
+        return value
+
+    def loss(self, value: Tensor, y: Tensor) -> Tensor:
+        """1 − P(class y): the linear loss for more than two classes."""
+        return 1 - self._own(value, y)
+
+    def label_probability(self, value: Tensor, y: Tensor) -> Tensor:
+        return self._own(value, y).clamp(min=1e-300)
+
+    def draw(self, value: Tensor) -> Tensor:
+        return torch.multinomial(value, 1).squeeze(-1)
+
+    def decide(self, value: Tensor) -> Tensor:
+        return value.argmax(-1)
+
+    def margin(self, value: Tensor, y: Tensor) -> Tensor:
+        index = y.expand(value.shape[:-1]).unsqueeze(-1)
+        return self._own(value, y) - value.scatter(-1, index, -math.inf).amax(-1)
+
+    def confidence(self, value: Tensor) -> Tensor:
+        return value.amax(-1)
+
+    def scores(self, z: Tensor) -> Tensor:
+        return z
+
+    @staticmethod
+    def _own(value: Tensor, y: Tensor) -> Tensor:
+        index = y.expand(value.shape[:-1]).unsqueeze(-1)
+        return value.gather(-1, index).squeeze(-1)
+
+
+def task_of(classes: int) -> Task:
+    """Return the task with so many classes."""
+    if classes < 2:
+        raise ValueError(f"classes must be at least 2, got {classes}")
+    return Binary() if classes == 2 else Classes(classes)

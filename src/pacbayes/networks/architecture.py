@@ -1,0 +1,170 @@
+"""Architectures: what a network is, in numbers and names, from which it can be built again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, get_args
+
+from torch import nn
+
+from pacbayes.choices import Activation, Estimator
+from pacbayes.data.tasks import Task, task_of
+from pacbayes.networks import activations, heads
+from pacbayes.networks.activations import Rule
+from pacbayes.networks.bodies import Body, Dense, Deterministic
+from pacbayes.networks.draws import leave_one_out, no_baseline
+from pacbayes.networks.heads import Head
+from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.network import Baseline, Network
+from pacbayes.randomness import seeded
+from pacbayes.settings import Settings
+
+__all__ = ["DenseArchitecture", "build_network", "dense_network"]
+
+
+class _Estimation(NamedTuple):
+    """How a network samples and differentiates: rules of hidden layers, head and baseline."""
+
+    below: Rule  # every hidden layer but the last
+    last: Rule
+    head: Head
+    baseline: Baseline
+
+
+_PATHWISE = {"relu": activations.relu, "sigmoid": activations.sigmoid}
+_MARGINAL = _Estimation(activations.sign, activations.sign, heads.aggregated, no_baseline)
+_STRAIGHT = activations.sign_straight
+_SIGN: dict[Estimator, _Estimation] = {
+    "marginal": _MARGINAL,
+    "reinforce": _MARGINAL,  # these two draw weights in training (`networks.weights`)
+    "reinforce-per-example": _MARGINAL,
+    "leave-one-out": _MARGINAL._replace(baseline=leave_one_out),
+    "straight-through": _Estimation(_STRAIGHT, _STRAIGHT, heads.aggregated, no_baseline),
+    "local-expectation": _Estimation(activations.sign, _STRAIGHT, heads.differenced, leave_one_out),
+}
+
+
+@dataclass(frozen=True)
+class DenseArchitecture:
+    """The paper's fully connected network, d₀–d₁–…–1; no widths give a signed linear classifier.
+
+    Attributes:
+        inputs: features of an example.
+        widths: hidden units, layer by layer.
+        classes: number of classes; more than two take an output each.
+        estimator: gradient of sign units; relu and sigmoid are pathwise. The two forms of
+            `reinforce` are not rules of a layer: the training loop draws weights for them.
+        scale: prior standard deviation of every weight and bias.
+        learned_scale: whether the posterior's standard deviations are trained.
+    """
+
+    inputs: int
+    widths: tuple[int, ...] = (100, 100, 100)
+    activation: Activation = "relu"
+    classes: int = 2
+    estimator: Estimator = "leave-one-out"
+    scale: float = 1.0
+    learned_scale: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.inputs, *self.widths, 1) < 1:
+            raise ValueError(f"widths must be positive, got {self.inputs} and {self.widths}")
+        for name, value, choices in (
+            ("activation", self.activation, get_args(Activation)),
+            ("estimator", self.estimator, get_args(Estimator)),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        task_of(self.classes)
+        if self.activation == "sign" and self.classes > 2:
+            self._check_estimator_of_many()
+
+    def _check_estimator_of_many(self) -> None:
+        """Refuse estimators that sum over a unit's values, an integral each with many classes."""
+        allowed = ("marginal", "leave-one-out", "straight-through")
+        if self.estimator not in allowed:
+            raise ValueError(
+                f"{self.estimator} takes two classes, got {self.classes}; "
+                f"estimator must be one of {', '.join(allowed)}"
+            )
+
+    @classmethod
+    def of(cls, settings: Settings, inputs: int, classes: int = 2) -> DenseArchitecture:
+        """Return the architecture that settings describe, for data of a given size."""
+        return cls(
+            inputs,
+            settings.widths,
+            settings.activation,
+            classes,
+            settings.estimator,
+            settings.prior_scale,
+            settings.learned_scale,
+        )
+
+    @property
+    def task(self) -> Task:
+        return task_of(self.classes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Units of every layer, inputs and outputs included."""
+        return (self.inputs, *self.widths, self.task.outputs)
+
+    @property
+    def _estimation(self) -> tuple[list[Rule], Head, Baseline]:
+        """Rules of the hidden layers, head and baseline."""
+        depth = len(self.widths)
+        if self.activation in _PATHWISE:
+            return [_PATHWISE[self.activation]] * depth, heads.aggregated, no_baseline
+        chosen = _SIGN[self.estimator] if depth else _MARGINAL
+        rules = [chosen.below] * (depth - 1) + [chosen.last] * min(depth, 1)
+        summed = chosen.head is heads.differenced and depth == 1  # nothing is left to score
+        return rules, chosen.head, no_baseline if summed else chosen.baseline
+
+    def build(self) -> Network:
+        """Build the network, its prior's means drawn from torch's generator."""
+        *layers, last = (
+            GaussianLinear(d, e, scale=self.scale, learned_scale=self.learned_scale)
+            for d, e in pairwise(self.sizes)
+        )
+        rules, head, baseline = self._estimation
+        body: Body = Dense(layers, rules) if layers else Deterministic(nn.Identity())
+        return Network(body, last, head, baseline, architecture=self)
+
+    def describes(self, network: Network) -> bool:
+        """Return whether a network still is what was built: layers, rules, head and baseline."""
+        rules, head, baseline = self._estimation
+        hidden = network.body.layers if isinstance(network.body, Dense) else []
+        layers = [*hidden, network.layer]
+        shapes = [(layer.weight.learned_scale, *layer.weight.mean.shape) for layer in layers]
+        return (
+            shapes == [(self.learned_scale, e, d) for d, e in pairwise(self.sizes)]
+            and getattr(network.body, "rules", []) == rules
+            and network.head is head
+            and network.baseline is baseline
+        )
+
+
+def dense_network(
+    inputs: int,
+    widths: Sequence[int] = (100, 100, 100),
+    activation: Activation = "relu",
+    *,
+    classes: int = 2,
+    estimator: Estimator = "leave-one-out",
+    scale: float = 1.0,
+    learned_scale: bool = False,
+) -> Network:
+    """Build the paper's fully connected network; the arguments are `DenseArchitecture`'s."""
+    architecture = DenseArchitecture(
+        inputs, tuple(widths), activation, classes, estimator, scale, learned_scale
+    )
+    return architecture.build()
+
+
+def build_network(settings: Settings, inputs: int, classes: int = 2) -> Network:
+    """Build the dense network that settings describe, its prior drawn from their seed."""
+    with seeded(settings.seed, "prior"):
+        return DenseArchitecture.of(settings, inputs, classes).build()

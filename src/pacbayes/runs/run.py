@@ -1,0 +1,99 @@
+"""Train a run and certify it, in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from pacbayes.bounds.theorems import THEOREMS, CertificateBound
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.certify import certify
+from pacbayes.certificates.kept import certify_drawn
+from pacbayes.choices import MonteCarlo, Predictor
+from pacbayes.data import Dataset
+from pacbayes.files import file_sha256, save_json, save_tensors
+from pacbayes.networks.network import Network
+from pacbayes.randomness import seeded, stream
+from pacbayes.runs.folder import Run
+from pacbayes.runs.versions import versions
+from pacbayes.training.loop import Progress, run_to_end
+from pacbayes.training.trainer import Trainer, why_torch
+
+__all__ = ["certify_run", "engine_note", "train_run"]
+
+
+def engine_note(run: Run, data: Dataset) -> str:
+    """Return which engine makes the run's steps and, if it is PyTorch, why."""
+    reason = why_torch(run.build_network(), data.tensors("train")[0], run.settings)
+    return "native engine" if reason is None else f"torch engine ({reason})"
+
+
+def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
+    """Train from the last checkpoint to the end, saving along the way."""
+    trainer = Trainer(run.start_network(), *run.bound_set(data), run.settings)
+    checkpoint, owner = run.folder / "checkpoint.safetensors", {"run": run.sha256}
+    if checkpoint.exists():
+        trainer.restore(*run.load_own(checkpoint.name))
+
+    def save() -> None:
+        tensors, record = trainer.state()
+        save_tensors(checkpoint, tensors, record | owner)
+        save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
+
+    yield from run_to_end(trainer, save)
+    save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
+    save_tensors(run.folder / "posterior.safetensors", trainer.best, owner)
+
+
+def certify_run(
+    run: Run,
+    network: Network,
+    data: Dataset,
+    *,
+    delta: float,
+    bound: CertificateBound,
+    samples: int | None,
+    monte_carlo: MonteCarlo = "kl-chernoff",
+    networks: int = 1,
+    priors: int | None = None,
+    seed: int | None = None,
+) -> Certificate:
+    """Issue the certificate of a trained run and save it in the folder.
+
+    Args:
+        priors: how many priors were tried on these data; by default the run's prior scales.
+        seed: of the draws; the run's own by default.
+    """
+    seed = run.settings.seed if seed is None else seed
+    provenance = {
+        "data": data.name,
+        "data_sha256": data.train_sha256,
+        "split_sha256": run.record.data.split_sha256,
+        "prior_sha256": run.record.prior_sha256,
+        "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
+        "training_seed": run.settings.seed,
+        "certificate_seed": seed,
+        "versions": versions(),
+    }
+    shared: dict[str, Any] = {
+        "delta": delta,
+        "priors": priors or max(1, len(run.settings.prior_scales)),
+        "repeats": True,  # `prepare` has checked all examples
+    }
+    x, y = run.bound_set(data)
+    if bound in THEOREMS and THEOREMS[bound].predictor is Predictor.DRAWN:
+        number = stream(seed, "drawn")
+        issued, drawn = certify_drawn(network, x, y, networks=networks, seed=number, **shared)
+        path = run.folder / "drawn.safetensors"
+        save_tensors(path, drawn.weights, {"run": run.sha256})
+        provenance["drawn_sha256"] = file_sha256(path)
+    else:
+        with seeded(seed, "certificate"):
+            issued = certify(
+                network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared
+            )
+    certificate = replace(issued, provenance=provenance)
+    path = run.certificate_path(certificate.kind)
+    save_json(path, {"format": 2, **certificate.as_dict()})
+    return certificate
