@@ -1,4 +1,4 @@
-"""The paper's mlp: an unregularised relu network with tanh output, trained on the linear loss."""
+"""The paper's mlp baseline: an unregularised relu network with tanh output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MLP", "MLPFitting"]
 
 
 class MLP(nn.Sequential):
-    """x ↦ tanh(w·relu(… relu(W₁x + b₁) …) + b), deterministic."""
+    """Deterministic network x ↦ tanh(w·relu(… relu(W₁x + b₁) …) + b)."""
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
         layers: list[nn.Module] = []
@@ -25,7 +25,7 @@ class MLP(nn.Sequential):
 
 
 class MLPFitting(Fitting):
-    """Without a bound: the epoch with the least training loss is the best."""
+    """Train on the linear loss. Without a bound, the best epoch has the least training loss."""
 
     def output(self, x: Tensor, T: int) -> Tensor:
         value: Tensor = self.model(x)
@@ -35,7 +35,7 @@ class MLPFitting(Fitting):
         return linear(self.output(x, 1), y).mean()
 
     def learning_rate(self, done: float) -> float:
-        """Constant: there is no bound to halve it by."""
+        """Return the constant learning rate. Without a bound it is never halved."""
         return self.settings.learning_rate
 
     def divergence(self) -> Tensor:
