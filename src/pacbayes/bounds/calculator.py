@@ -1,4 +1,4 @@
-"""Compute any bound by name from its numbers."""
+"""Every bound by name, from its numbers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NEEDED = {"split-kl": ("levels", "parts"), "c-bound": ("disagreement",)}
 def calculate(
     name: Theorem, risk: float | None, kl: float, n: int, delta: float, free: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the bound and the numbers it was computed from, free parameters included.
+    """The bound with the numbers it was computed from, among them those the theorem leaves free.
 
     Args:
-        kl: KL(Q|P); for `disintegrated`, ln(dQ/dP) at the drawn weights.
-        free: free parameters of the theorem, by option name.
+        kl: KL(Q|P); for `disintegrated` ln(dQ/dP) at the drawn weights.
+        free: parameters by the names of their options.
     """
     for option in free:
         if option not in _OPTIONS[name]:
