@@ -1,8 +1,8 @@
-"""The numbers printed in Biggs & Guedj 2020, to stand beside ours.
+"""Numbers printed in Biggs & Guedj 2020, for comparison with reproduced ones.
 
-Fractions, not percentages; minutes are on the paper's GPU. The mean KLs of fix-λ sign and relu are
-swapped in the paper's appendix and are given here as the main table's bounds require them (see
-docs/paper.md).
+Errors and bounds are fractions, not percentages. Minutes are on the paper's GPU. The paper's
+appendix swaps the mean KLs of fix-λ sign and relu; here they are as the bounds of the main table
+require (see docs/paper.md).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["COLUMNS", "DELTA", "OPTIM_START", "RATES", "RESULTS", "SAMPLES", "N"
 
 N = 60_000
 DELTA = 0.05
-RATES = (0.1, 0.01, 0.001)  # the grid of initial learning rates
-SAMPLES = (1, 10, 50, 100)  # and of T
-OPTIM_START = 5 / 3  # λ/n at the start of optim-λ: not printed; 10⁵ fits losses and KLs best
+RATES = (0.1, 0.01, 0.001)  # grid of initial learning rates
+SAMPLES = (1, 10, 50, 100)  # grid of T
+OPTIM_START = 5 / 3  # initial λ/n of optim-λ, not in the paper: λ = 10⁵ fits its table best
 
 
 @dataclass(frozen=True)
 class PaperResult:
-    """One column of the main table (means of ten runs, 1σ) and of the hyper-parameter table."""
+    """One column of the main table (mean and 1σ of ten runs) and of the hyper-parameter table."""
 
     train_linear: float
     train_sigma: float

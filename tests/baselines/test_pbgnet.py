@@ -10,8 +10,8 @@ import torch
 from pacbayes import Settings
 from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import catoni_c
-from pacbayes.engine.library import available
 from pacbayes.data.tasks import linear
+from pacbayes.engine.library import available
 
 
 def network(widths, inputs=3):

@@ -22,8 +22,8 @@ from pacbayes.bench.measurements import (
     steps,
 )
 from pacbayes.bench.naive import NaiveNetwork
-from pacbayes.engine.library import available
 from pacbayes.data.tasks import linear
+from pacbayes.engine.library import available
 
 TINY = Case("sign", 2, 3, (4, 3, 2, 1))
 

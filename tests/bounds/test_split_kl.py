@@ -39,8 +39,8 @@ def test_exact_violation_probability_of_a_loss_with_three_values(delta):
 @pytest.mark.parametrize(
     ("levels", "parts", "message"),
     [
-        ([0], [], "levels must increase"),
-        ([0, 0], [0.1], "levels must increase"),
+        ([0], [], "levels must be two or more increasing numbers"),
+        ([0, 0], [0.1], "levels must be two or more increasing numbers"),
         ([0, 1], [0.1, 0.1], "2 levels need 1 parts, got 2"),
         ([0, 1, 2], [0.1, 0.2], "parts must not increase"),
         ([0, 1], [1.5], "risk must be in"),

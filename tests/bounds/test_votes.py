@@ -95,7 +95,7 @@ def test_the_lower_inverse_is_below_and_tight():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: c_bound(0.1, 0.6, 1, 100, 0.05), "disagreement is at most 1/2"),
+        (lambda: c_bound(0.1, 0.6, 1, 100, 0.05), "disagreement must be at most 1/2"),
         (lambda: tandem(-1, 1, 100, 0.05), "risk must be"),
         (lambda: disintegrated(0.1, math.nan, 100, 0.05), "log_ratio must be finite"),
         (lambda: disintegrated(0.1, 1.0, 100, 0.05, networks=0), "networks must be a whole"),

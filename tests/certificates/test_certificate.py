@@ -27,8 +27,8 @@ from pacbayes import (
 )
 from pacbayes.bounds import catoni, kl_chernoff, mcallester, small_kl
 from pacbayes.choices import VOTE
-from pacbayes.networks import quadrature
 from pacbayes.data.tasks import linear
+from pacbayes.networks import quadrature
 
 
 @pytest.fixture

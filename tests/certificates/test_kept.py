@@ -17,8 +17,8 @@ from pacbayes import (
     kl,
 )
 from pacbayes.certificates.kept import certify_drawn
-from pacbayes.networks.weights import draw_network, scores
 from pacbayes.choices import DRAWN
+from pacbayes.networks.weights import draw_network, scores
 
 
 def moved(activation="relu", classes=2, widths=(4, 3), **options):

@@ -23,12 +23,12 @@ from pacbayes import (
     exact_aggregate,
     kl,
 )
+from pacbayes.data.tasks import linear
 from pacbayes.engine import library as module
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks import activations, heads
 from pacbayes.networks.draws import no_baseline
-from pacbayes.data.tasks import linear
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

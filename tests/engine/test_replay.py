@@ -8,10 +8,10 @@ import torch
 
 from pacbayes import dense_network
 from pacbayes.baselines import pbgnet
+from pacbayes.data.tasks import linear
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine
 from pacbayes.networks import activations
-from pacbayes.data.tasks import linear
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pacbayes import certify, kl, paper, small_kl
+from pacbayes import paper, runs, small_kl
 from pacbayes.bounds import catoni_c
 from pacbayes.data import load
-from pacbayes.experiments import execution
+from pacbayes.experiments import baselines, execution
 from pacbayes.experiments.columns import COLUMNS, chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
-from pacbayes.files import load_tensors, save_tensors
+from pacbayes.files import load_json, load_tensors, save_tensors
+from pacbayes.runs import run as running
+from pacbayes.verify import verify
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -36,20 +38,20 @@ def test_a_killed_run_resumes_with_the_same_bits(column, tmp_path, monkeypatch):
     configuration = replace(chosen(column, "digits", 6), samples=2, repeat=1)
     whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
     run(configuration, whole)
-    monkeypatch.setattr(execution, "_CHECKPOINT_SECONDS", 0.0)
-    original, saved = execution.save_tensors, []
+    room = baselines if column == "pbg" else running
+    original, saved = room.save_tensors, []
 
     def dying(path, *rest):
         original(path, *rest)
         saved.append(path)
-        if len(saved) == 3:
+        if len(saved) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(execution, "save_tensors", dying)
+    monkeypatch.setattr(room, "save_tensors", dying)
     with pytest.raises(KeyboardInterrupt):
         run(configuration, parts)
     assert parts.state(configuration) == "waiting"
-    monkeypatch.setattr(execution, "save_tensors", original)
+    monkeypatch.setattr(room, "save_tensors", original)
     run(configuration, parts)
     first, second = (s.summary(configuration) for s in (whole, parts))
     assert replace(first, seconds=0) == replace(second, seconds=0)
@@ -58,21 +60,21 @@ def test_a_killed_run_resumes_with_the_same_bits(column, tmp_path, monkeypatch):
 def test_a_run_that_is_made_is_not_made_again(tmp_path, monkeypatch):
     configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
     run(configuration, store)
-    monkeypatch.setattr(execution, "_summarised", lambda *a: pytest.fail("made again"))
+    monkeypatch.setattr(execution, "baseline_summary", lambda *a: pytest.fail("made again"))
     assert run(configuration, store) == "done"
 
 
 def test_a_run_that_fails_says_why_and_may_be_tried_again(tmp_path, monkeypatch):
     configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
-    original = execution.load
+    original = baselines.load
 
     def broken(name):
         raise ValueError("the disk is full of fish")
 
-    monkeypatch.setattr(execution, "load", broken)
+    monkeypatch.setattr(baselines, "load", broken)
     assert run(configuration, store) == "failed"
     assert store.failure(configuration) == "ValueError: the disk is full of fish"
-    monkeypatch.setattr(execution, "load", original)
+    monkeypatch.setattr(baselines, "load", original)
     assert run(configuration, store) == "done"
     assert store.state(configuration) == "done"
 
@@ -90,13 +92,13 @@ def test_a_repeat_that_learns_nothing_is_reset_and_a_grid_point_is_not(repeat, t
 @pytest.mark.parametrize("repeat", [0, 1])
 def test_what_diverges_is_not_made_again_but_a_repeat_is_reset_first(repeat, tmp_path, monkeypatch):
     configuration = replace(chosen("mlp", "digits", 1), learning_rate=1e30, repeat=repeat)
-    store, seeds, original = Store(tmp_path), [], execution._trained
+    store, seeds, original = Store(tmp_path), [], baselines._trained
 
     def watched(current, *rest):
         seeds.append(current.seed)
         return original(current, *rest)
 
-    monkeypatch.setattr(execution, "_trained", watched)
+    monkeypatch.setattr(baselines, "_trained", watched)
     assert run(configuration, store) == "failed"
     assert store.failure(configuration).startswith("FloatingPointError: ")
     assert store.diverged(configuration)
@@ -108,28 +110,28 @@ def test_what_diverges_is_not_made_again_but_a_repeat_is_reset_first(repeat, tmp
 
 def test_a_repeat_that_diverges_at_first_goes_on_from_another_start(tmp_path, monkeypatch):
     configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
-    original = execution._trained
+    original = baselines._trained
 
     def late(current, *rest):
         if current.attempt == 0:
             raise FloatingPointError("training diverged")
         return original(current, *rest)
 
-    monkeypatch.setattr(execution, "_trained", late)
+    monkeypatch.setattr(baselines, "_trained", late)
     assert run(configuration, store) == "done"
     assert store.summary(configuration).attempts == 2
 
 
 def test_the_seconds_of_a_run_are_those_of_all_its_starts(tmp_path, monkeypatch):
     configuration = replace(chosen("mlp", "digits", 10), learning_rate=1e-9, repeat=1)
-    store, original = Store(tmp_path), execution._trained
+    store, original = Store(tmp_path), baselines._trained
 
     def timed(current, *rest):
         loop = original(current, *rest)
         loop.seconds = 2.0**current.attempt
         return loop
 
-    monkeypatch.setattr(execution, "_trained", timed)
+    monkeypatch.setattr(baselines, "_trained", timed)
     run(configuration, store)
     assert store.summary(configuration).seconds == 31
 
@@ -139,27 +141,102 @@ def test_a_mistake_of_ours_ends_one_run_and_not_the_sweep(tmp_path, monkeypatch)
         raise KeyError("history")
 
     configuration, store = chosen("mlp", "digits", 1), Store(tmp_path)
-    monkeypatch.setattr(execution, "_summarised", mistaken)
+    monkeypatch.setattr(execution, "baseline_summary", mistaken)
     assert run(configuration, store) == "failed"
     assert store.failure(configuration) == "KeyError: 'history'"
 
 
-def test_a_summary_is_of_the_best_epoch_and_pays_for_every_prior(tmp_path, monkeypatch):
+def test_a_summary_is_of_the_best_epoch_and_pays_for_every_prior(tmp_path):
     configuration = replace(chosen("fix-lambda-sign", "digits", 30), samples=2, repeat=1)
-    store, certified = Store(tmp_path), {}
-
-    def watched(network, x, y, **options):
-        certified.update(kl=kl(network).item(), n=len(x), **options)
-        return certify(network, x, y, **options)
-
-    monkeypatch.setattr(execution, "certify", watched)
+    store = Store(tmp_path)
     run(configuration, store)
     summary = store.summary(configuration)
+    certificate = load_json(store.place(configuration) / "certificate.json")
     assert summary.epoch < 30  # else the last would do
-    assert certified["kl"] == pytest.approx(summary.kl, rel=1e-9)
-    assert certified["priors"] == 5
-    fifth = small_kl(summary.train_linear, summary.kl, certified["n"], 0.05 / 5)
+    assert certificate["kl"] == pytest.approx(summary.kl, rel=1e-8)
+    assert summary.certificate == certificate["bound"]
+    assert certificate["ledger"]["pac-bayes"] <= 0.05 / 2 / 5
+    fifth = small_kl(summary.train_linear, summary.kl, certificate["n"], 0.05 / 5)
     assert summary.small_kl == fifth
+
+
+def test_a_networks_folder_is_an_ordinary_run_folder(tmp_path):
+    configuration = replace(chosen("fix-lambda-relu", "digits", 2), samples=2, repeat=1)
+    store = Store(tmp_path)
+    run(configuration, store)
+    folder = store.place(configuration)
+    assert all(finding.holds for finding in verify(folder / "certificate.json"))
+    opened = runs.open_run(folder)
+    assert opened.settings.seed == configuration.seed
+    asked = {"delta": 0.1, "bound": "disintegrated", "samples": None}
+    runs.certify_run(opened, opened.load_network(), opened.load_data(), **asked)
+    prediction = runs.predict(opened, "digits", "drawn", samples=1, seed=0, label=None)
+    assert prediction.error is not None
+
+
+def hopeless(repeat):
+    return replace(
+        chosen("fix-lambda-sign", "digits", 10), learning_rate=1e-9, samples=2, repeat=repeat
+    )
+
+
+@pytest.mark.parametrize("repeat", [0, 1])
+def test_a_network_that_learns_nothing_is_reset_with_another_prior(repeat, tmp_path):
+    configuration, store = hopeless(repeat), Store(tmp_path)
+    run(configuration, store)
+    summary, folder = store.summary(configuration), store.place(configuration)
+    tries = 1 if repeat == 0 else 5
+    assert not summary.learned
+    assert summary.attempts == tries
+    assert runs.open_run(folder).settings.seed == repeat + 1000 * (tries - 1)
+    resets = load_json(folder / "resets.json") if repeat else []
+    assert [reset["seed"] for reset in resets] == [1, 1001, 2001, 3001][: tries - 1]
+    assert summary.seconds > sum(reset["seconds"] for reset in resets)
+
+
+def test_a_reset_that_was_interrupted_goes_on_with_the_next_prior(tmp_path, monkeypatch):
+    configuration, whole, parts = hopeless(1), Store(tmp_path / "a"), Store(tmp_path / "b")
+    run(configuration, whole)
+    original = execution._discard
+
+    def killed(place):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execution, "_discard", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(configuration, parts)
+    monkeypatch.setattr(execution, "_discard", original)
+    assert run(configuration, parts) == "done"
+    first, second = (s.summary(configuration) for s in (whole, parts))
+    assert replace(first, seconds=0) == replace(second, seconds=0)
+
+
+def test_a_network_that_diverges_is_reset(tmp_path, monkeypatch):
+    configuration = replace(chosen("fix-lambda-relu", "digits", 1), samples=2, repeat=1)
+    store, original = Store(tmp_path), execution.train_run
+
+    def late(made, data):
+        if made.settings.seed == 1:
+            raise FloatingPointError("training diverged")
+        yield from original(made, data)
+
+    monkeypatch.setattr(execution, "train_run", late)
+    assert run(configuration, store) == "done"
+    assert store.summary(configuration).attempts == 2
+    assert load_json(store.place(configuration) / "resets.json")[0]["reason"] == "diverged"
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "run.json", "prior.safetensors"])
+def test_a_damaged_run_folder_means_beginning_again(name, tmp_path, monkeypatch):
+    configuration = replace(chosen("fix-lambda-relu", "digits", 2), samples=2, repeat=1)
+    whole, store = Store(tmp_path / "a"), Store(tmp_path / "b")
+    for each in (whole, store):
+        run(configuration, each)
+    (store.place(configuration) / "summary.json").unlink()
+    (store.place(configuration) / name).write_bytes(b"{")
+    assert run(configuration, store) == "done"
+    first, second = (s.summary(configuration) for s in (whole, store))
+    assert replace(first, seconds=0) == replace(second, seconds=0)
 
 
 def test_a_damaged_checkpoint_means_beginning_again(tmp_path):
@@ -190,15 +267,15 @@ def test_the_checkpoint_of_another_version_means_beginning_again(record, tmp_pat
 def test_pbg_has_the_split_of_its_published_code_and_pbg_full_that_of_the_others():
     """A quarter of all images to test on, others in every repeat; none twice."""
     one, two = (replace(chosen("pbg", "digits", 1), repeat=r) for r in (1, 2))
-    (x, y), (x_test, y_test) = execution._examples(one)
+    (x, y), (x_test, y_test) = baselines._examples(one)
     assert (len(x), len(y), len(x_test), len(y_test)) == (1347, 1347, 450, 450)
     data = load("digits")
     everything = torch.cat([data.tensors("train")[0], data.tensors("test")[0]])
     rows = torch.cat([x, x_test])
     assert torch.equal(rows.sum(1).sort().values, everything.sum(1).sort().values)
-    assert torch.equal(execution._examples(one)[0][0], x)
-    assert not torch.equal(execution._examples(two)[0][0], x)
-    full = execution._examples(chosen("pbg-full", "digits", 1))
+    assert torch.equal(baselines._examples(one)[0][0], x)
+    assert not torch.equal(baselines._examples(two)[0][0], x)
+    full = baselines._examples(chosen("pbg-full", "digits", 1))
     assert torch.equal(full[0][0], data.tensors("train")[0])
 
 
@@ -221,11 +298,8 @@ def test_a_point_of_the_grid_is_compared_and_no_more(tmp_path):
     assert (summary.vote_zero_one, summary.certificate) == (None, None)
 
 
-def test_optim_lambda_starts_where_the_papers_losses_come_out():
-    (x, y), _ = execution._examples(chosen("optim-lambda-relu", "digits", 1))
-    loops = {
-        kind: execution._loop(chosen(f"{kind}-relu", "digits", 1), x, y)
-        for kind in ("fix-lambda", "optim-lambda")
-    }
-    assert loops["fix-lambda"].lam == pytest.approx(len(x))
-    assert loops["optim-lambda"].lam == pytest.approx(1e5 * len(x) / 60_000)
+def test_optim_lambda_starts_where_the_papers_losses_come_out(tmp_path):
+    data = load("digits")
+    for kind, start in (("fix-lambda", None), ("optim-lambda", 1e5 * len(data.x_train) / 60_000)):
+        settings = execution._settings(chosen(f"{kind}-relu", "digits", 1), data)
+        assert settings.lam == (start and pytest.approx(start))

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
+from pacbayes.networks.architecture import dense_network
 from pacbayes.networks.gaussian import Gaussian, kl, kl_by_part
 from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
-from pacbayes.networks.architecture import dense_network
 
 
 def moved(gaussian: Gaussian) -> Gaussian:

@@ -15,8 +15,8 @@ from pacbayes import (
     majority_vote,
     predict_randomised,
 )
-from pacbayes.networks import risk as module
 from pacbayes.data.tasks import linear
+from pacbayes.networks import risk as module
 
 
 def data(n, d=3):

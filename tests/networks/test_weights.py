@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from pacbayes import dense_network, exact_aggregate
+from pacbayes.data.tasks import linear
 from pacbayes.networks.bodies import Deterministic
 from pacbayes.networks.draws import Draw, estimate
 from pacbayes.networks.layers import GaussianLinear
-from pacbayes.data.tasks import linear
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import draw_weights
 

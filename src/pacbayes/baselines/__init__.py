@@ -1,1 +1,1 @@
-"""What the paper compares itself with: an unregularised network, PBGNet, and plain REINFORCE."""
+"""The paper's baselines with models of their own: an unregularised network, and PBGNet."""

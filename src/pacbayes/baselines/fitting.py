@@ -1,4 +1,4 @@
-"""The loop for models that are no networks of ours: plain autograd on their own objective."""
+"""Training of baseline models by plain autograd on their own objective."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pacbayes.training.schedules import Schedule
 
 __all__ = ["Fitting"]
 
-_ROWS = 20_000  # of T·B in a block of an evaluation
+_ROWS = 20_000  # rows (T·B) in one block of an evaluation
 
 
 class Fitting(Loop):
-    """Adam on `objective`, by the same protocol as every other run.
+    """Train with Adam on `objective`, with the same protocol as every other run.
 
     Args:
         model: returns F ∈ [−1, 1].
-        x, y: examples (n, d), labels −1/+1.
+        x: examples, (n, d).
+        y: labels −1/+1, (n,).
     """
 
     def __init__(
@@ -40,11 +41,11 @@ class Fitting(Loop):
 
     @abstractmethod
     def output(self, x: Tensor, T: int) -> Tensor:
-        """F̂(x), (B,), of T samples where there are any."""
+        """Return F̂(x), (B,), the mean of T samples if the model samples."""
 
     @abstractmethod
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
-        """What a step descends."""
+        """Return the objective that a step minimises."""
 
     @property
     def lam(self) -> float:
@@ -60,7 +61,7 @@ class Fitting(Loop):
 
     @torch.no_grad()
     def outputs(self, x: Tensor, T: int) -> Tensor:
-        """F̂ of many examples, in blocks."""
+        """Return F̂(x) for many examples, computed in blocks."""
         return torch.cat([self.output(block, T) for block in x.split(max(1, _ROWS // T))])
 
     def measured_risk(self) -> float:

@@ -1,4 +1,4 @@
-"""The paper's mlp: an unregularised relu network with tanh output, trained on the linear loss."""
+"""The paper's mlp baseline: an unregularised relu network with tanh output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MLP", "MLPFitting"]
 
 
 class MLP(nn.Sequential):
-    """x ↦ tanh(w·relu(… relu(W₁x + b₁) …) + b), deterministic."""
+    """Deterministic network x ↦ tanh(w·relu(… relu(W₁x + b₁) …) + b)."""
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
         layers: list[nn.Module] = []

@@ -1,8 +1,8 @@
-r"""PBGNet (Letarte, Germain, Guedj & Laviolette 2019) as its authors run it.
+r"""PBGNet (Letarte, Germain, Guedj & Laviolette 2019), as in its published code.
 
-Binary activations aggregated layer by layer, each from the *averaged* activation of the one below:
-a tree of networks, whose KL counts a layer as often as it occurs in the tree. As in the published
-code, every layer has a bias that its denominator leaves out and the KL charges.
+Each layer aggregates binary activations given the *averaged* activations of the layer below. This
+is a tree of networks, and its KL counts a layer once for each occurrence in the tree. As in the
+published code, every layer has a bias that the KL includes and the denominator omits.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ __all__ = ["PBGFitting", "PBGNet"]
 
 
 class PBGNet(nn.Module):
-    """F(x) ∈ [−1, 1]; weights of unit variance around W, prior around the initial U.
+    """PBGNet with output F(x) ∈ [−1, 1].
+
+    Weights have unit variance and mean W; the prior's mean is the initial value U.
 
     Args:
-        widths: hidden layers, one to three in the paper's experiments.
+        inputs: number of features.
+        widths: widths of the hidden layers, one to three layers in the paper's experiments.
     """
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
@@ -44,20 +47,20 @@ class PBGNet(nn.Module):
         self.log_C = nn.Parameter(torch.zeros(()))  # learned with the weights
 
     def _first(self, x: Tensor) -> Tensor:
-        """erf((W₁x + b₁)/(√2‖x‖)), exact."""
+        """Return erf((W₁x + b₁)/(√2‖x‖)), which is exact."""
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1e-12)
         return torch.erf((x @ self.weights[0].T + self.biases[0]) / (math.sqrt(2) * norm))
 
     def _above(self, i: int, s: Tensor) -> Tensor:
-        """erf((Ws + b)/√(2d)) of signs s, (…, d)."""
+        """Return erf((Ws + b)/√(2d)) for signs s, (…, d)."""
         d = s.shape[-1]
         return torch.erf((s @ self.weights[i].T + self.biases[i]) / math.sqrt(2 * d))
 
     def forward(self, x: Tensor, T: int) -> Tensor:
-        r"""F̂(x), (B,): T sign vectors for every layer, P(s_i = 1) = ½ + ½F_i.
+        r"""Return F̂(x), (B,), from T sign vectors for every layer with P(s_i = 1) = ½ + ½F_i.
 
-        Backward, W and b have the derivative of erf, and F below the score, the mean over T of
-        erf(·)·s_i / 2p(s_i), without a baseline.
+        In the backward pass W and b get the derivative of erf. F of the layer below gets the score
+        gradient, the mean over T of erf(·)·s_i / 2p(s_i), without a baseline.
         """
         F = self._first(x)
         for i in range(1, len(self.weights)):
@@ -67,21 +70,27 @@ class PBGNet(nn.Module):
         return F.squeeze(-1)
 
     def exact(self, x: Tensor) -> Tensor:
-        """F(x) by the sum over all 2^d sign vectors of every layer, weighted Π(½ + ½F_i·s_i)."""
+        """Return F(x) by summing over all 2^d sign vectors of every layer.
+
+        The weight of a sign vector s is Π(½ + ½F_i·s_i).
+        """
         F = self._first(x)
         for i in range(1, len(self.weights)):
             d = F.shape[-1]
             if d > 16:
-                raise ValueError(f"the exact sum takes at most 16 units in a layer, got {d}")
+                raise ValueError(f"the exact sum allows at most 16 units in a layer, got {d}")
             states = F.new_tensor(list(itertools.product((-1.0, 1.0), repeat=d)))  # (2^d, d)
             chance = (0.5 + 0.5 * F.unsqueeze(-2) * states).prod(-1)  # (B, 2^d)
             F = chance @ self._above(i, states)
         return F.squeeze(-1)
 
     def kl(self) -> Tensor:
-        r"""½(‖w_L − u_L‖² + Σ_{k<L} (Π_{i>k} d_i)·‖W_k − U_k‖²), d_L = 1, and biases."""
+        r"""Return ½(‖w_L − u_L‖² + Σ_{k<L} (Π_{i>k} d_i)·‖W_k − U_k‖²) with d_L = 1.
+
+        Biases are counted in the same way as the weights of their layer.
+        """
         total = torch.zeros((), dtype=torch.float64)
-        copies = 1  # of the layer in the tree: units in the layers above
+        copies = 1  # how often the layer occurs in the tree
         for i in reversed(range(len(self.weights))):
             W, b = self.weights[i] - self.get_buffer(f"prior_{i}"), self.biases[i]
             squares = (t.square().sum(dtype=torch.float64) for t in (W, b))
@@ -91,13 +100,13 @@ class PBGNet(nn.Module):
 
 
 def sample_signs(F: Tensor, T: int) -> Tensor:
-    """T times ±1, P(1) = ½ + ½F."""
+    """Return T draws of signs ±1 with P(1) = ½ + ½F."""
     return 2 * (torch.rand(T, *F.shape, dtype=F.dtype, device=F.device) < 0.5 + 0.5 * F).to(F) - 1
 
 
 def native_engine(model: PBGNet, T: int) -> Engine:
-    """The same forward and backward in C: the gradient of the risk, for float32 on a CPU."""
-    fixed = torch.zeros(())  # ln 1, of every scale
+    """Return a C engine that computes the risk and its gradient, for float32 on a CPU."""
+    fixed = torch.zeros(())  # every log scale is ln 1
     layers = zip(model.weights, model.biases, strict=True)
     parameters = [t for W, b in layers for t in (W, b, fixed, fixed)]
     widths = [model.weights[0].shape[1], *(len(b) for b in model.biases)]
@@ -105,15 +114,18 @@ def native_engine(model: PBGNet, T: int) -> Engine:
 
 
 class PBGFitting(Fitting):
-    """Catoni's bound with a learned C, on the linear loss; its double bounds the 0-1 loss."""
+    """Minimise Catoni's bound of the linear loss with a learned C.
+
+    Twice that bound holds for the 0-1 loss.
+    """
 
     model: PBGNet
 
     def __init__(self, model: PBGNet, x: Tensor, y: Tensor, settings: Settings) -> None:
         super().__init__(model, x, y, settings)
         why = unfit([x], model.parameters())
-        if not (why or x.any(1).all()):  # PBGNet divides by their norms
-            why = "the native engine takes PBGNet's examples where none is zero altogether"
+        if not (why or x.any(1).all()):  # PBGNet divides by the norm of an example
+            why = "the native engine cannot train PBGNet on an example whose features are all zero"
         if why and settings.engine == "native":
             raise ValueError(why)
         native = settings.engine != "torch" and not why
@@ -142,15 +154,19 @@ class PBGFitting(Fitting):
         objective = self._catoni(risk)
         (slope,) = torch.autograd.grad(objective, risk, retain_graph=True)
         for p in (*self.model.weights, *self.model.biases):
-            p.grad = slope.to(p) * p.grad  # to which the price of the KL is added
+            p.grad = slope.to(p) * p.grad  # backward() below adds the gradient of the KL
         objective.backward()
         self.optimiser.step()
         return objective.item()
 
     @property
     def negligible(self) -> float:
-        """A four-thousandth of a weight's deviation, which the KL counts in every copy."""
-        copies = math.prod(len(b) for b in self.model.biases[1:])  # of the first layer
+        """Return the largest change of a weight that does not matter.
+
+        It is 1/4000 of a weight's standard deviation, divided by √copies because the KL counts
+        every copy of the first layer.
+        """
+        copies = math.prod(len(b) for b in self.model.biases[1:])
         return 2.5e-4 / math.sqrt(copies)
 
     def measured_risk(self) -> float:
@@ -167,5 +183,5 @@ class PBGFitting(Fitting):
         return self.model.kl()
 
     def bound(self, risk: float, kl: float) -> float:
-        """Of the 0-1 loss: twice that of the linear loss."""
+        """Return the bound of the 0-1 loss: twice the bound of the linear loss."""
         return min(1.0, 2 * catoni_c(risk, kl, self.n, self.settings.delta, C=self.lam))

@@ -1,4 +1,9 @@
-"""Bounds as pure functions of numbers; each result is rounded up and at most one."""
+"""PAC-Bayes bounds as pure functions of numbers. Every bound is rounded up.
+
+Notation in this package: P is the prior, Q the posterior, n the size of the bound set, δ the
+failure probability, R the risk and R_S the empirical risk on the bound set. The arguments `risk`
+and `kl` are E_Q R_S and KL(Q|P) unless the function says otherwise.
+"""
 
 from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.binary_kl import binary_kl, kl_inverse, kl_inverse_below

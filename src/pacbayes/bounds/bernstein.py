@@ -1,4 +1,4 @@
-"""A bound that uses how much the loss varies."""
+"""A bound that uses the second moment of the loss."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ __all__ = ["unexpected_bernstein"]
 def unexpected_bernstein(
     risk: float, kl: float, n: int, delta: float, *, second_moment: float | None = None
 ) -> float:
-    """PAC-Bayes-unexpected-Bernstein (Mhammedi, Grünwald & Guedj 2019; Wu & Seldin 2022, Thm 12).
+    """PAC-Bayes-unexpected-Bernstein bound.
 
-    For losses ≤ 1 and every γ of a grid of k values fixed in advance, with probability 1 − δ,
+    With probability 1 − δ, for all Q and all γ of a grid of k values at once,
 
-        E_Q R ≤ E_Q R_S + (−ln(1 − γ) − γ)/γ · V + (KL(Q|P) + ln(k/δ)) / (nγ), for all Q,
+        E_Q R ≤ E_Q R_S + (−ln(1 − γ) − γ)/γ · V + (KL(Q|P) + ln(k/δ)) / (nγ),
 
-    V = E_Q (1/n) Σ ℓ². The grid is γ = ½, ¼, …, 2^−k with k = ⌈log₂(½√(n/ln(1/δ)))⌉.
+    where V = E_Q (1/n) Σ ℓ² and losses are at most 1. The grid is γ = ½, ¼, …, 2^−k with
+    k = ⌈log₂(½√(n/ln(1/δ)))⌉. Return the smallest value on the grid.
+
+    Reference: Mhammedi, Grünwald & Guedj 2019; Wu & Seldin 2022, Theorem 12.
 
     Args:
-        second_moment: V; equal to the risk for the 0-1 loss, and taken so where not given.
+        second_moment: V. Default: the risk, which is V for the 0-1 loss.
     """
     check(risk, kl, n, delta)
     V = risk if second_moment is None else second_moment

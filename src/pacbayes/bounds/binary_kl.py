@@ -1,4 +1,4 @@
-"""kl(q|p) between Bernoulli distributions, and its inverse from above."""
+"""The binary kl divergence and its upper and lower inverses."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["binary_kl", "kl_inverse", "kl_inverse_below"]
 
 
 def binary_kl(q: float, p: float) -> float:
-    """kl(q|p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p))."""
+    """Return kl(q|p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p))."""
     value, _ = _kl_and_error(q, p)
     return max(0.0, value)
 
 
 def kl_inverse(q: float, c: float) -> float:
-    """kl⁻¹(q, c) = sup{p ∈ [q, 1] : kl(q|p) ≤ c}, never below the exact value.
+    """Return kl⁻¹(q, c) = sup{p ∈ [q, 1] : kl(q|p) ≤ c}, rounded up.
 
-    Bisection keeps the upper end of its bracket where kl(q|p), less everything its roundings can
-    amount to, is still at least c, and returns that end.
+    The result is never below the exact value. At the upper end of the bisection's bracket, kl(q|p)
+    minus a bound on its rounding error is at least c, and that end is returned.
     """
     if not 0 <= q <= 1:
         raise ValueError(f"q must be in [0, 1], got {q}")
@@ -35,7 +35,7 @@ def kl_inverse(q: float, c: float) -> float:
 
 
 def kl_inverse_below(q: float, c: float) -> float:
-    """inf{p ∈ [0, q] : kl(q|p) ≤ c}, never above the exact value: 1 − kl⁻¹(1 − q, c)."""
+    """Return inf{p ∈ [0, q] : kl(q|p) ≤ c} = 1 − kl⁻¹(1 − q, c), rounded down."""
     if not 0 <= q <= 1:
         raise ValueError(f"q must be in [0, 1], got {q}")
     other = min(1.0, math.nextafter(1 - q, 2.0))
@@ -43,7 +43,7 @@ def kl_inverse_below(q: float, c: float) -> float:
 
 
 def _kl_and_error(q: float, p: float) -> tuple[float, float]:
-    """The computed kl(q|p) and a bound on its absolute rounding error."""
+    """Return kl(q|p) and a bound on its absolute rounding error."""
     value = error = 0.0
     for weight, other in ((q, p), (1 - q, 1 - p)):
         if weight == 0:

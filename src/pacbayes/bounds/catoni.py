@@ -1,4 +1,4 @@
-"""Catoni's bound as the paper uses it: uniform over λ, hence directly an objective."""
+"""Catoni's bound in the paper's form. It holds for all λ at once, so λ may be optimised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pacbayes.bounds.domain import check, upward
 
 __all__ = ["ALPHA", "catoni", "catoni_lambda"]
 
-ALPHA = 1.001  # reproduces the paper's six bounds; must be fixed before the data are seen
+ALPHA = 1.001  # reproduces the paper's six bounds; must be fixed before seeing the data
 
 
 def catoni(
@@ -20,15 +20,17 @@ def catoni(
     lam: float | None = None,
     alpha: float = ALPHA,
 ) -> float:
-    r"""Catoni 2007, Theorem 1.2.6, in the form of the paper's main theorem.
+    r"""Catoni's bound in the form of the paper's main theorem.
 
-    For α > 1 fixed in advance, with probability 1 − δ, for all Q and all λ > 1 at once,
+    With probability 1 − δ, for all Q and all λ > 1 at once, and for an α > 1 fixed in advance,
 
         E_Q R ≤ Φ⁻¹_{λ/n}[E_Q R_S + (α/λ)(KL(Q|P) − ln δ + 2 ln(ln(α²λ) / ln α))],
         Φ⁻¹_γ(t) = (1 − e^{−γt}) / (1 − e^{−γ}).
 
+    Reference: Catoni 2007, Theorem 1.2.6.
+
     Args:
-        lam: λ; minimised over where not given, which the theorem allows.
+        lam: λ. Default: the minimiser of the bound, which the theorem allows.
     """
     _check(risk, kl, n, delta, alpha)
     if lam is None:
@@ -39,9 +41,10 @@ def catoni(
 
 
 def catoni_lambda(risk: float, kl: float, n: int, delta: float, *, alpha: float = ALPHA) -> float:
-    """The λ > 1 at which Catoni's bound is least; any other would be valid too.
+    """Return the λ > 1 that minimises Catoni's bound. Any other λ > 1 is valid too.
 
-    Searched in ln λ from 1 to 1000·n: a coarse grid for the right valley, then Brent's method.
+    Search λ from 1 to 1000·n on a logarithmic scale: a coarse grid, then Brent's method around the
+    best grid point.
     """
     _check(risk, kl, n, delta, alpha)
     from scipy.optimize import minimize_scalar

@@ -1,4 +1,4 @@
-"""The numbers every bound takes, and the direction every bound is rounded in."""
+"""Argument checks and upward rounding, shared by all bounds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from fractions import Fraction
 
 __all__ = ["check", "check_probability", "percent_up", "upward"]
 
-_LARGEST_N = 10**15  # whole numbers stay exact in a double
+_LARGEST_N = 10**15  # integers up to here are exact in float64
 
 
 def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> None:
-    """Refuse arguments outside the theorems: risk ∈ [0, 1], KL ≥ 0, n ≥ least_n, δ ∈ (0, 1)."""
+    """Raise ValueError unless risk ∈ [0, 1], KL ≥ 0 and finite, n ≥ least_n and δ ∈ (0, 1)."""
     if not 0 <= risk <= 1:
         raise ValueError(f"risk must be in [0, 1], got {risk}")
     if not (kl >= 0 and math.isfinite(kl)):
@@ -22,19 +22,20 @@ def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> 
 
 
 def check_probability(delta: float) -> None:
+    """Raise ValueError unless δ ∈ (0, 1)."""
     if not 0 < delta < 1:
         raise ValueError(f"delta must be in (0, 1), got {delta}")
 
 
 def percent_up(value: float, digits: int = 2) -> str:
-    """A fraction as a percentage, rounded up: what is printed is never below what holds."""
+    """Format a fraction as a percentage, rounded up so that a printed bound still holds."""
     scale = 10**digits
     return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"
 
 
 def upward(x: float) -> float:
-    """x·(1 + 2⁻⁴⁶): above the exact value of a well-conditioned positive formula.
+    """Return x·(1 + 2⁻⁴⁶), which is above the exact value of a well-conditioned positive formula.
 
-    A dozen correctly rounded operations lose at most a dozen units of 2⁻⁵² each way; this adds 64.
+    A dozen correctly rounded operations err by at most a dozen units of 2⁻⁵². This adds 64.
     """
     return x * (1 + 2.0**-46)

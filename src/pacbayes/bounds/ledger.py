@@ -1,4 +1,4 @@
-"""The δ ledger: what a certificate's failure probability is spent on."""
+"""The δ ledger: how a certificate spends its failure probability."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Ledger"]
 
 @dataclass(frozen=True)
 class Ledger:
-    """Named parts of δ. They cannot exceed it: a ledger that overspends does not come to be.
+    """Named parts of δ. Raises ValueError if the parts exceed δ.
 
     Attributes:
         total: δ.
-        parts: what each step may fail with, by name; their exact sum is at most δ.
+        parts: failure probability of each step, by name. Their exact sum is at most δ.
     """
 
     total: float
@@ -35,7 +35,7 @@ class Ledger:
 
     @classmethod
     def equal(cls, total: float, *names: str) -> Ledger:
-        """δ in equal parts, each rounded down."""
+        """Split δ into equal parts, each rounded down."""
         check_probability(total)
         part = total / len(names)
         if Fraction(part) * len(names) > Fraction(total):

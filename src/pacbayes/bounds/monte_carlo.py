@@ -1,9 +1,9 @@
-"""From sampled losses to an upper confidence value of their expectation.
+"""Upper confidence bounds for the expectation of sampled losses.
 
-Every function takes losses in [0, 1] and holds with probability 1 − δ over the draws. `kl_chernoff`
-and `empirical_bernstein` need independent draws, of whatever distributions; `stratified_bernstein`
-needs several of each distribution; `betting` needs one distribution for all, as when each draw is
-of an example chosen at random.
+Losses lie in [0, 1], and each bound holds with probability 1 − δ over the draws. `kl_chernoff`,
+`bernstein` and `empirical_bernstein` need independent draws, which may have different
+distributions. `stratified_bernstein` needs at least two draws from each distribution. `betting`
+needs draws that share one conditional mean, for example the losses of examples chosen at random.
 """
 
 from __future__ import annotations
@@ -30,21 +30,29 @@ __all__ = [
 
 
 def kl_chernoff(mean: float, draws: float, delta: float) -> float:
-    r"""E[mean] ≤ kl⁻¹(mean, ln(1/δ)/N) with probability 1 − δ over N independent draws.
+    r"""Chernoff bound in kl form, for N independent draws in [0, 1].
 
-    The draws lie in [0, 1] and need not be identically distributed (Hoeffding 1963, Theorem 1).
-    Where draws are weighted by w_b (batches sharing a draw), N = 1/max w_b: since
-    w ↦ ln E[e^{swX}]/w grows with w, the sum is at least as concentrated as one of equal weights.
+        E[mean] ≤ kl⁻¹(mean, ln(1/δ)/N).
+
+    The draws need not be identically distributed. If the draws have weights w_b (each batch shares
+    one draw), N = 1/max w_b: since w ↦ ln E[e^{swX}]/w grows with w, the weighted sum is at least
+    as concentrated as one with equal weights.
+
+    Reference: Hoeffding 1963, Theorem 1.
     """
     _check(mean, draws, delta)
     return kl_inverse(mean, upward(-math.log(delta) / draws))
 
 
 def bernstein(mean: float, variance: float, draws: float, delta: float) -> float:
-    """E[mean] ≤ mean + ε, the root of Nε²/2(v + ε/3) = ln(1/δ) (Bernstein; Boucheron et al. §2.8).
+    """Bernstein's inequality for N independent draws whose variance is known.
+
+    E[mean] ≤ mean + ε, where ε is the positive root of Nε²/(2(v + ε/3)) = ln(1/δ).
+
+    Reference: Boucheron, Lugosi & Massart 2013, Section 2.8.
 
     Args:
-        variance: v, at least the mean of the N independent draws' variances.
+        variance: v, at least the mean variance of the N draws.
     """
     _check(mean, draws, delta)
     if not variance >= 0:
@@ -54,9 +62,12 @@ def bernstein(mean: float, variance: float, draws: float, delta: float) -> float
 
 
 def empirical_bernstein(mean: float, variance: float, draws: int, delta: float) -> float:
-    """Maurer & Pontil 2009, Theorem 11: independent draws, not necessarily of one distribution.
+    """Empirical Bernstein bound for N ≥ 2 independent draws.
 
-    E[mean] ≤ mean + √(2V ln(2/δ)/N) + 7 ln(2/δ)/(3(N − 1)), V the sample variance (over N − 1).
+    E[mean] ≤ mean + √(2V ln(2/δ)/N) + 7 ln(2/δ)/(3(N − 1)), where V is the sample variance with
+    divisor N − 1. The draws need not be identically distributed.
+
+    Reference: Maurer & Pontil 2009, Theorem 11.
     """
     _check(mean, draws, delta)
     if draws < 2:
@@ -71,16 +82,16 @@ def empirical_bernstein(mean: float, variance: float, draws: int, delta: float) 
 def stratified_bernstein(
     mean: float, within: float, pairs: float, draws: float, delta: float
 ) -> float:
-    r"""Bernstein with the variance *within* examples, which is all that repeated draws have.
+    r"""Bernstein's inequality with the variance *within* examples, estimated from pairs of draws.
 
-    Of two independent draws X, X' of one example, (X − X')² has expectation 2σ² and lies in [0, 1].
-    Their mean over disjoint pairs bounds the mean variance from above by `kl_chernoff` at δ/2, and
-    `bernstein` takes the other half. Worth it from some ten draws of each example on.
+    For two independent draws X, X' of one example, (X − X')² lies in [0, 1] and has expectation
+    2σ². `kl_chernoff` at δ/2 bounds the mean of σ² from the mean over disjoint pairs, and
+    `bernstein` uses the other δ/2. It pays off from about ten draws per example.
 
     Args:
         within: mean of ½(X − X')² over the pairs.
-        pairs: how many there are, equally many for each example.
-        draws: N, all draws; each example has equally many.
+        pairs: number of pairs, the same for each example.
+        draws: N, the number of all draws, the same for each example.
     """
     if not 0 <= within <= 0.5:
         raise ValueError(f"within must be in [0, 1/2], got {within}")
@@ -89,17 +100,21 @@ def stratified_bernstein(
 
 
 def betting(draws: Sequence[float], delta: float) -> float:
-    r"""Waudby-Smith & Ramdas 2024, Theorem 3, one side: draws whose mean given the past is one μ.
+    r"""One-sided betting bound for draws that all have the same mean μ given the past.
 
-    A gambler who bets λ_t ∈ [0, ½] that the mean is below m has Π(1 + λ_t(m − X_t)) in the end, on
-    average at most 1 if μ ≥ m; the bound is the least m at which 1/δ was won. Bets follow the
-    variance so far, λ_t = √(2 ln(1/δ) / (N·V_{t−1})), so they are fixed before each draw.
+    A gambler who bets λ_t ∈ [0, ½] that the mean is below m ends with Π(1 + λ_t(m − X_t)), whose
+    expectation is at most 1 if μ ≥ m. The bound is the smallest m at which this wealth reaches 1/δ.
+    The bets λ_t = √(2 ln(1/δ) / (N·V_{t−1})) use the variance of earlier draws only.
+
+    Reference: Waudby-Smith & Ramdas 2024, Theorem 3.
     """
     import numpy as np
 
     x = np.asarray(draws, np.float64)
-    if not len(x) or x.min() < 0 or x.max() > 1:
-        raise ValueError("draws must be numbers in [0, 1], at least one")
+    if not len(x):
+        raise ValueError("draws must be at least one number, got none")
+    if x.min() < 0 or x.max() > 1:
+        raise ValueError(f"draws must be in [0, 1], got {x.min():g} to {x.max():g}")
     check_probability(delta)
     bets = _bets(x, delta)
     low, high, goal = 0.0, 1.0, upward(-math.log(delta)) + 1e-9
@@ -112,6 +127,7 @@ def betting(draws: Sequence[float], delta: float) -> float:
 
 
 def _bets(x: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    """Return λ_t from the draws before t and one made-up draw at ½ with variance ¼."""
     """λ_t from the draws before t, of which there is taken to be one more, at ½ with variance ¼."""
     import numpy as np
 
@@ -124,7 +140,10 @@ def _bets(x: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
 
 
 def clopper_pearson(risk: float, n: int, delta: float) -> float:
-    """The exact upper bound for a predictor that errs on ⌈risk·n⌉ of n examples it never saw."""
+    """Clopper–Pearson upper bound for ⌈risk·n⌉ errors on n examples that the predictor never saw.
+
+    Reference: Clopper & Pearson 1934.
+    """
     from scipy.stats import beta
 
     _check(risk, n, delta)

@@ -1,4 +1,4 @@
-"""The Langford–Seeger bound, and what follows from it by relaxing the kl."""
+"""The small-kl bound and its relaxations."""
 
 from __future__ import annotations
 
@@ -11,39 +11,48 @@ __all__ = ["catoni_c", "mcallester", "quadratic", "small_kl", "thiemann"]
 
 
 def small_kl(risk: float, kl: float, n: int, delta: float) -> float:
-    """Langford & Seeger 2001 with Maurer's 2004 constant.
+    """Small-kl bound.
 
-    E_Q R ≤ kl⁻¹(E_Q R_S, (KL(Q|P) + ln(2√n/δ)) / n), for all Q at once, n ≥ 8.
+    E_Q R ≤ kl⁻¹(E_Q R_S, (KL(Q|P) + ln(2√n/δ)) / n) for all Q at once. Requires n ≥ 8.
+
+    Reference: Langford & Seeger 2001, with the constant of Maurer 2004.
     """
     return kl_inverse(risk, _complexity(risk, kl, n, delta))
 
 
 def mcallester(risk: float, kl: float, n: int, delta: float) -> float:
-    """McAllester 1999 with Maurer's 2004 constant: small-kl through Pinsker's inequality.
+    """McAllester's bound, which follows from small-kl by Pinsker's inequality.
 
-    E_Q R ≤ E_Q R_S + √(c/2), c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q at once, n ≥ 8.
+    E_Q R ≤ E_Q R_S + √(c/2) with c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q at once. Requires n ≥ 8.
+
+    Reference: McAllester 1999, with the constant of Maurer 2004.
     """
     c = _complexity(risk, kl, n, delta)
     return min(1.0, upward(risk + math.sqrt(c / 2)))
 
 
 def quadratic(risk: float, kl: float, n: int, delta: float) -> float:
-    """PAC-Bayes-quadratic (Pérez-Ortiz et al. 2021, Theorem 1): the refined Pinsker inequality.
+    """PAC-Bayes-quadratic bound, which follows from small-kl by the refined Pinsker inequality.
 
-    E_Q R ≤ (√(E_Q R_S + c/2) + √(c/2))², c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q, n ≥ 8.
+    E_Q R ≤ (√(E_Q R_S + c/2) + √(c/2))² with c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q at once.
+    Requires n ≥ 8.
+
+    Reference: Pérez-Ortiz et al. 2021, Theorem 1.
     """
     c = _complexity(risk, kl, n, delta)
     return min(1.0, upward((math.sqrt(risk + c / 2) + math.sqrt(c / 2)) ** 2))
 
 
 def thiemann(risk: float, kl: float, n: int, delta: float, *, lam: float | None = None) -> float:
-    """PAC-Bayes-λ (Thiemann, Igel, Wintenberger & Seldin 2017, Theorem 3).
+    """PAC-Bayes-λ bound (Thiemann's bound).
 
-    E_Q R ≤ E_Q R_S/(1 − λ/2) + c/(λ(1 − λ/2)), c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q and all
-    λ ∈ (0, 2) at once, n ≥ 8.
+    E_Q R ≤ E_Q R_S/(1 − λ/2) + c/(λ(1 − λ/2)) with c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q and
+    all λ ∈ (0, 2) at once. Requires n ≥ 8.
+
+    Reference: Thiemann, Igel, Wintenberger & Seldin 2017, Theorem 3.
 
     Args:
-        lam: λ; the best one where not given, which the theorem allows.
+        lam: λ. Default: the minimiser of the bound, which the theorem allows.
     """
     c = _complexity(risk, kl, n, delta)
     if lam is None:
@@ -54,13 +63,16 @@ def thiemann(risk: float, kl: float, n: int, delta: float, *, lam: float | None 
 
 
 def catoni_c(risk: float, kl: float, n: int, delta: float, *, C: float | None = None) -> float:
-    """Catoni's form with a free C (Germain et al. 2009; the objective of PBGNet).
+    """Catoni's form with a free C, the objective of PBGNet.
 
-    E_Q R ≤ [1 − exp(−C·E_Q R_S − c)] / (1 − e^{−C}), c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q and
-    all C > 0 at once, n ≥ 8: the tangents of small-kl, which is its minimum over C.
+    E_Q R ≤ [1 − exp(−C·E_Q R_S − c)] / (1 − e^{−C}) with c = (KL(Q|P) + ln(2√n/δ)) / n, for all Q
+    and all C > 0 at once. Requires n ≥ 8. These are the tangents of small-kl, which is the minimum
+    over C.
+
+    Reference: Germain et al. 2009.
 
     Args:
-        C: the best one where not given.
+        C: free parameter. Default: the minimiser of the bound, which the theorem allows.
     """
     c = _complexity(risk, kl, n, delta)
     if C is None:

@@ -1,7 +1,8 @@
-"""Bounds for predictors other than the randomised one: majority votes, and networks once drawn.
+"""Bounds for the majority vote and for one network drawn from Q.
 
-A vote errs where at least half of Q errs. `tandem` is the probability that two independent draws
-both err, `disagreement` that they differ; both are of pairs, so their KL is twice that of one.
+The vote errs only where at least half of Q errs. The tandem risk is the probability that two
+independent draws both err; the disagreement is the probability that they differ. Both concern pairs
+of draws, so the KL counts twice.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ __all__ = ["c_bound", "disintegrated", "first_order", "tandem"]
 
 
 def first_order(risk: float, kl: float, n: int, delta: float) -> float:
-    """L(vote) ≤ 2·E_Q R by Markov's inequality, E_Q R by small-kl; n ≥ 8.
+    """First-order bound for the majority vote.
 
-    It holds for the vote of all of Q and for one of T fresh draws, whose share of errors has the
-    same mean.
+    L(vote) ≤ 2·E_Q R by Markov's inequality, with E_Q R bounded by small-kl. Requires n ≥ 8.
+
+    It holds for the vote of all of Q and for the vote of T fresh draws: the share of draws that err
+    has the same expectation.
     """
     check(risk, kl, n, delta, least_n=8)
     c = upward((kl + math.log(2 * math.sqrt(n) / delta)) / n)
@@ -26,9 +29,15 @@ def first_order(risk: float, kl: float, n: int, delta: float) -> float:
 
 
 def tandem(tandem_risk: float, kl: float, n: int, delta: float) -> float:
-    """Masegosa, Lorenzen, Igel & Seldin 2020, Theorem 7: second order, by Markov on the square.
+    """Tandem bound for the majority vote: Markov's inequality to second order.
 
-    L(vote) ≤ 4·kl⁻¹(E_{Q²} L_S(h, h'), (2KL(Q|P) + ln(2√n/δ)) / n), for all Q, n ≥ 8.
+    L(vote) ≤ 4·kl⁻¹(E_{Q²} L_S(h, h'), (2KL(Q|P) + ln(2√n/δ)) / n) for all Q at once.
+    Requires n ≥ 8.
+
+    Reference: Masegosa, Lorenzen, Igel & Seldin 2020, Theorem 7.
+
+    Args:
+        tandem_risk: E_{Q²} L_S(h, h'), the share of examples on which both of two draws err.
     """
     check(tandem_risk, kl, n, delta, least_n=8)
     c = upward((2 * kl + math.log(2 * math.sqrt(n) / delta)) / n)
@@ -36,15 +45,21 @@ def tandem(tandem_risk: float, kl: float, n: int, delta: float) -> float:
 
 
 def c_bound(risk: float, disagreement: float, kl: float, n: int, delta: float) -> float:
-    """The C-bound (Lacasse et al. 2007; Germain et al. 2015, PAC-Bound 1), n ≥ 8.
+    """C-bound for the majority vote.
 
-    L(vote) ≤ 1 − (1 − 2r)² / (1 − 2d), with r ≥ E_Q R by small-kl and d ≤ the disagreement by its
-    lower counterpart at 2KL, half of δ each; one where r ≥ ½.
+    L(vote) ≤ 1 − (1 − 2r)² / (1 − 2d), where r bounds E_Q R from above by small-kl and d bounds the
+    disagreement from below by the lower kl inverse at 2KL, each at δ/2. The bound is 1 if r ≥ ½.
+    Requires n ≥ 8.
+
+    Reference: Lacasse et al. 2007; Germain et al. 2015, PAC-Bound 1.
+
+    Args:
+        disagreement: share of pairs of draws that differ on an example, at most 1/2.
     """
     check(risk, kl, n, delta, least_n=8)
     check(disagreement, kl, n, delta, least_n=8)
     if disagreement > 0.5:
-        raise ValueError(f"disagreement is at most 1/2, got {disagreement}")
+        raise ValueError(f"disagreement must be at most 1/2, got {disagreement}")
     logs = math.log(4 * math.sqrt(n) / delta)
     r = kl_inverse(risk, upward((kl + logs) / n))
     d = kl_inverse_below(disagreement, upward((2 * kl + logs) / n))
@@ -56,21 +71,25 @@ def c_bound(risk: float, disagreement: float, kl: float, n: int, delta: float) -
 def disintegrated(
     risk: float, log_ratio: float, n: int, delta: float, *, networks: int = 1
 ) -> float:
-    """One network drawn from Q and kept (Rivasplata et al. 2020, Theorem 1 (i)), n ≥ 8.
+    """Disintegrated bound for one network drawn from Q.
 
     With probability 1 − δ over the sample and the draw h ~ Q,
 
         R(h) ≤ kl⁻¹(R_S(h), (ln(dQ/dP)(h) + ln(2√n/δ)) / n).
 
+    Requires n ≥ 8.
+
+    Reference: Rivasplata et al. 2020, Theorem 1 (i).
+
     Args:
-        risk: R_S(h), of the drawn network itself.
-        log_ratio: ln(dQ/dP)(h), at the drawn weights; may be negative.
-        networks: how many were drawn; each pays δ/N, so that the bound holds for all of them.
+        risk: R_S(h), the empirical risk of the drawn network.
+        log_ratio: ln(dQ/dP)(h) at the drawn weights. May be negative.
+        networks: number N of networks drawn. Each is charged δ/N, so the bound holds for all.
     """
     if not math.isfinite(log_ratio):
         raise ValueError(f"log_ratio must be finite, got {log_ratio}")
     if not (networks >= 1 and networks == int(networks)):
-        raise ValueError(f"networks must be a whole number from 1 on, got {networks}")
+        raise ValueError(f"networks must be a whole number of at least 1, got {networks}")
     check(risk, 0.0, n, delta, least_n=8)
     total = log_ratio + math.log(2 * math.sqrt(n) * networks / delta)
     return kl_inverse(risk, upward(max(0.0, total + 1e-12) / n))
