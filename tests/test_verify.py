@@ -14,7 +14,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from pacbayes import Settings, runs
-from pacbayes.choices import RANDOMISED, BoundName, MonteCarlo
+from pacbayes.bounds.theorems import BoundName
+from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.runs.preparation import prepare
 from pacbayes.runs.record import DataSource
 from pacbayes.verify import verify
@@ -369,7 +370,7 @@ def test_a_kept_network_is_verified_whole(activation, classes, tmp_path):
         ({"kl": c.kl * (1 - 1e-6)}, "ln(dQ/dP)"),
         ({"bound": c.bound - 1e-6}, "bound (disintegrated)"),
         ({"parameters": {**c.parameters, "networks": 4.0}}, "bound (disintegrated)"),
-        ({"predictor": RANDOMISED}, "predictor covered"),
+        ({"predictor": Predictor.RANDOMISED.sentence}, "predictor covered"),
         ({"risk_upper": 1.0}, "its errors"),
         ({"ledger": {"pac-bayes, disintegrated": 0.05}}, "bound (disintegrated)"),
     ):

@@ -17,7 +17,7 @@ from pacbayes import (
     kl,
 )
 from pacbayes.certificates.kept import certify_drawn
-from pacbayes.choices import DRAWN
+from pacbayes.choices import Predictor
 from pacbayes.networks.weights import draw_network, scores
 
 
@@ -90,7 +90,7 @@ def test_the_certificate_is_of_the_best_network_and_every_one_pays():
     best = min(range(4), key=values.__getitem__)
     assert torch.equal(kept.weights["layer.weight"], found[best].weights["layer.weight"])
     assert values[best] <= c.bound == pytest.approx(values[best], abs=1e-7)
-    assert (c.predictor, c.bound_name, c.draws) == (DRAWN, "disintegrated", None)
+    assert (c.predictor, c.bound_name, c.draws) == (Predictor.DRAWN.sentence, "disintegrated", None)
     assert c.ledger == {"pac-bayes": 0.05, "other prior 1, pac-bayes": 0.05}
     assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
     one, _ = certify_drawn(network, x, y, delta=0.1, seed=0)
@@ -110,7 +110,7 @@ def test_ties_are_errors():
 def test_bodies_that_cannot_be_kept_are_refused():
     x, y = torch.randn(20, 4), torch.ones(20)
     conv = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), GaussianConv2d(1, 2, 2), nn.Flatten())
-    with pytest.raises(ValueError, match="only dense networks"):
+    with pytest.raises(ValueError, match="only a dense network"):
         certify_drawn(Network(conv, GaussianLinear(2, 1)), x, y)
     fixed = Network(Deterministic(nn.Linear(4, 2).requires_grad_(False)), GaussianLinear(2, 1))
     assert certify_drawn(fixed.double(), x.double(), y)[0].n == 20
@@ -152,7 +152,7 @@ def test_a_prior_that_moved_after_the_first_look_is_refused():
     certify_drawn(network, x, y)
     with torch.no_grad():
         network.layer.weight.prior_mean.copy_(network.layer.weight.mean)
-    with pytest.raises(ValueError, match="younger than the first look"):
+    with pytest.raises(ValueError, match="the prior changed after the network first saw data"):
         certify_drawn(network, x, y)
 
 

@@ -109,7 +109,7 @@ def test_a_finished_run_and_a_resumed_one_say_so(run_cli, csv, tmp_path):
     run_cli(*train)
     code, out, err = run_cli(*train)
     assert code == 0
-    assert out.startswith("Was trained already.")
+    assert out.startswith("Already trained.")
     assert "already trained, best bound so far" in err
     (tmp_path / "a" / "posterior.safetensors").unlink()
     _, out, err = run_cli(*train)
@@ -121,6 +121,8 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
     run_cli, csv, tmp_path, monkeypatch
 ):
     from pacbayes import runs
+    from pacbayes.runs import several
+    from pacbayes.training import loop
 
     train, original = ("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a"), runs.train_run
 
@@ -130,11 +132,11 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
                 raise KeyboardInterrupt
             yield step
 
-    monkeypatch.setattr(runs.folder, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(runs, "train_run", interrupted)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(several, "train_run", interrupted)
     assert run_cli(*train)[0] == 130
     assert (tmp_path / "a" / "checkpoint.safetensors").exists()
-    monkeypatch.setattr(runs, "train_run", original)
+    monkeypatch.setattr(several, "train_run", original)
     code, _, err = run_cli(*train)
     assert code == 0
     assert "\nresuming\n" in err

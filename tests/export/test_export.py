@@ -15,7 +15,7 @@ import torch
 from scipy.special import erf, expit, ndtr
 
 from pacbayes import Settings, predict_randomised, runs
-from pacbayes.choices import VOTE
+from pacbayes.choices import Predictor
 from pacbayes.export import export_run, graphs
 from pacbayes.export import predictors as explicit
 from pacbayes.files import DamagedFileError, load_json, save_json
@@ -265,7 +265,7 @@ def test_only_what_a_certificate_is_about_is_covered(trained, exported, tmp_path
     assert exact.certificate.startswith("covered by certificate-vote.json (tandem")
     out = tmp_path / "p.pt2"
     run = trained("sigmoid")
-    vote = run.certificate_path(VOTE)
+    vote = run.certificate_path(Predictor.VOTE)
     for name, says in (("tandem", "not covered"), ("first-order", "covered by certificate-vote")):
         save_json(vote, load_json(run.folder / "certificate.json") | {"bound_name": name})
         assert export_run(run, out, "torch", "vote").certificate.startswith(says)

@@ -97,5 +97,5 @@ def test_class_probabilities_are_how_often_drawn_weights_choose_the_class(learne
     W, b = layer.weight.sample(40_000), layer.bias.sample(40_000)
     winners = (W @ a[0].T + b.unsqueeze(-1)).argmax(1).detach()  # (K, 2)
     chosen = torch.nn.functional.one_hot(winners, 4).double()  # (K, 2, 4)
-    expected = heads.aggregated_classes(layer, draw(a)).value[0].detach()  # (2, 4)
+    expected = heads.aggregated(layer, draw(a)).value[0].detach()  # (2, 4)
     assert z_scores(chosen, expected).abs().max() < 5  # 8 frequencies: false alarm 5e-6

@@ -309,7 +309,7 @@ def test_estimators_for_two_classes_are_refused_for_more(estimator):
 def test_outputs_that_mean_nothing_are_refused():
     with pytest.raises(ValueError, match="got 2 outputs"):
         Network(Deterministic(nn.Identity()), GaussianLinear(3, 2))
-    with pytest.raises(ValueError, match="does not fit 3 outputs"):
-        Network(Deterministic(nn.Identity()), GaussianLinear(3, 3), heads.aggregated)
+    with pytest.raises(ValueError, match="only the aggregated head fits 3 outputs"):
+        Network(Deterministic(nn.Identity()), GaussianLinear(3, 3), heads.sampled)
     with pytest.raises(ValueError, match="classes must be at least 2, got 1"):
         dense_network(4, (6,), classes=1)

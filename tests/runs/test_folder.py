@@ -11,7 +11,9 @@ from pacbayes import Settings, kl, runs
 from pacbayes.data import DataError
 from pacbayes.files import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.runs import preparation
+from pacbayes.runs import run as running
 from pacbayes.runs.preparation import prepare
+from pacbayes.training import loop
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 
@@ -31,7 +33,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, source, stop_after):
     whole = trained(tmp_path / "whole", source)
     killed = trained(tmp_path / "killed", source, stop_after=stop_after)
     assert not killed.trained
-    with pytest.raises(ValueError, match="not trained to the end"):
+    with pytest.raises(ValueError, match="is not fully trained"):
         killed.load_network()
     trained(tmp_path / "killed", source)
     for name in ("prior.safetensors", "posterior.safetensors"):
@@ -53,7 +55,7 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, source):
 def test_another_runs_folder_is_refused_and_the_difference_named(tmp_path, source):
     trained(tmp_path / "run", source)
     other = SETTINGS.model_copy(update={"learning_rate": 0.5})
-    with pytest.raises(ValueError, match=r"learning_rate 0\.03 there, 0\.5 asked for"):
+    with pytest.raises(ValueError, match=r"learning_rate is 0\.03, requested 0\.5"):
         trained(tmp_path / "run", source, other)
 
 
@@ -71,12 +73,8 @@ def test_the_loaded_network_is_the_best_epochs(tmp_path, source):
 def test_the_prior_is_the_saved_one_whatever_would_be_built_today(tmp_path, source, monkeypatch):
     run = trained(tmp_path / "run", source)
     saved, _ = load_tensors(run.folder / "prior.safetensors")
-    build = runs.folder.build_network
-    monkeypatch.setattr(
-        runs.folder,
-        "build_network",
-        lambda s, *sizes: build(s.model_copy(update={"seed": 77}), *sizes),
-    )
+    seeded = runs.folder.seeded
+    monkeypatch.setattr(runs.folder, "seeded", lambda seed, purpose: seeded(77, purpose))
     state = run.load_network().state_dict()
     assert len(saved) == 8
     assert all(torch.equal(state[name], tensor) for name, tensor in saved.items())
@@ -108,7 +106,7 @@ def test_files_of_another_run_are_refused(tmp_path, source, name):
 def test_a_missing_prior_is_noticed_before_training_goes_on(tmp_path, source):
     run = trained(tmp_path / "run", source, stop_after=10)
     (run.folder / "prior.safetensors").unlink()
-    with pytest.raises(DamagedFileError, match=r"there is no .*prior"):
+    with pytest.raises(DamagedFileError, match=r"prior, is missing"):
         trained(tmp_path / "run", source)
 
 
@@ -121,7 +119,7 @@ def test_history_is_whole_even_if_the_last_write_of_it_was_lost(tmp_path, source
 
 
 def test_long_epochs_are_checkpointed_by_time(tmp_path, source, monkeypatch):
-    monkeypatch.setattr(runs.folder, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     settings = SETTINGS.model_copy(update={"evaluate_every": 100})
     run = trained(tmp_path / "run", source, settings, stop_after=5)
     assert load_tensors(run.folder / "checkpoint.safetensors")[1]["epoch"] == 1
@@ -129,8 +127,8 @@ def test_long_epochs_are_checkpointed_by_time(tmp_path, source, monkeypatch):
 
 def test_the_certificate_draws_from_a_stream_of_its_own(tmp_path, source, monkeypatch):
     run = trained(tmp_path / "run", source)
-    purposes, seeded = [], runs.folder.seeded
-    monkeypatch.setattr(runs.folder, "seeded", lambda s, p: (purposes.append(p), seeded(s, p))[1])
+    purposes, seeded = [], running.seeded
+    monkeypatch.setattr(running, "seeded", lambda s, p: (purposes.append(p), seeded(s, p))[1])
     network, data = run.load_network(), run.load_data()
     c = runs.certify_run(run, network, data, delta=0.05, bound="small-kl", samples=2, seed=None)
     assert purposes == ["certificate"]
@@ -203,5 +201,5 @@ def test_changed_versions_are_noticed(tmp_path, source, monkeypatch):
 
 
 def test_not_a_run(tmp_path):
-    with pytest.raises(ValueError, match=r"no run\.json in it"):
+    with pytest.raises(ValueError, match=r"has no run\.json"):
         runs.open_run(tmp_path)

@@ -5,6 +5,7 @@ import pytest
 
 from pacbayes import Settings, runs
 from pacbayes.data import DataError
+from pacbayes.networks import predictors
 from pacbayes.runs import prediction
 from pacbayes.runs.prediction import predict
 from pacbayes.runs.prediction import test_errors as errors_of
@@ -84,9 +85,9 @@ def test_each_error_is_that_of_its_own_predictor(tmp_path, source, monkeypatch):
 
 def test_a_vote_has_the_samples_asked_for(tmp_path, source, monkeypatch):
     run, asked = trained(tmp_path / "run", source), []
-    vote = prediction.majority_vote
+    vote = predictors.majority_vote
     monkeypatch.setattr(
-        prediction,
+        predictors,
         "majority_vote",
         lambda n, x, samples: (asked.append(samples), vote(n, x, 1))[1],
     )
@@ -104,7 +105,7 @@ def test_a_kept_network_predicts_the_class_of_its_largest_score(tmp_path):
     run = prepare(tmp_path / "run", settings, source, source.load())
     for _ in runs.train_run(run, source.load()):
         pass
-    with pytest.raises(ValueError, match="no network is kept"):
+    with pytest.raises(ValueError, match="has no drawn network"):
         predict(run, source.name, "drawn", samples=1, seed=0, label=None)
     asked = {"delta": 0.05, "bound": "disintegrated", "samples": None, "seed": None}
     runs.certify_run(run, run.load_network(), source.load(), **asked)

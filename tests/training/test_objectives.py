@@ -7,15 +7,15 @@ import torch
 from pacbayes import dense_network, kl
 from pacbayes.bounds import catoni, catoni_lambda, small_kl
 from pacbayes.training.objectives import (
+    backward_with_kl,
     catoni_objective,
-    fix_lambda,
     small_kl_lambda,
     small_kl_objective,
 )
 
 
 @pytest.mark.parametrize("learned_scale", [False, True])
-def test_fix_lambda_is_the_gradient_of_risk_plus_kl_over_lambda(learned_scale):
+def test_backward_with_kl_is_the_gradient_of_risk_plus_kl_over_lambda(learned_scale):
     network = dense_network(3, (4,), scale=0.7, learned_scale=learned_scale).double()
     with torch.no_grad():
         for p in network.parameters():
@@ -26,17 +26,17 @@ def test_fix_lambda_is_the_gradient_of_risk_plus_kl_over_lambda(learned_scale):
     objective = network(x, 2).mean() + kl(network) / 50
     wanted = torch.autograd.grad(objective, parameters)
     torch.manual_seed(1)
-    fix_lambda(network(x, 2).mean(), network, 1 / 50)
+    backward_with_kl(network(x, 2).mean(), network, 1 / 50)
     for p, gradient in zip(parameters, wanted, strict=True):
         assert torch.allclose(p.grad, gradient, atol=1e-12)
 
 
-def test_fix_lambda_leaves_what_is_frozen_alone_and_reaches_what_the_risk_does_not():
+def test_backward_with_kl_leaves_what_is_frozen_alone_and_reaches_what_the_risk_does_not():
     network = dense_network(3, (4,))
     network.layer.bias.mean.requires_grad_(False)
     with torch.no_grad():
         network.layer.weight.mean += 1
-    fix_lambda(torch.zeros((), requires_grad=True), network, 0.5)
+    backward_with_kl(torch.zeros((), requires_grad=True), network, 0.5)
     assert network.layer.bias.mean.grad is None
     assert torch.allclose(network.layer.weight.mean.grad, torch.full((1, 4), 0.5))
 

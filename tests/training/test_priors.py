@@ -13,6 +13,7 @@ from pacbayes.networks.gaussian import Gaussian
 from pacbayes.runs import preparation
 from pacbayes.runs.preparation import prepare
 from pacbayes.runs.record import DataSource
+from pacbayes.training import loop
 from pacbayes.training.priors import Teacher, as_prior, split
 from pacbayes.verify import verify
 
@@ -49,7 +50,7 @@ def test_parts_are_disjoint_and_complete(n, fraction):
 
 @pytest.mark.parametrize("fraction", [0.001, 0.95, 0.999])
 def test_a_bound_needs_examples_and_a_prior_too(fraction):
-    with pytest.raises(ValueError, match=r"a prior fraction of 0\.\d+ leaves \d+ of 100"):
+    with pytest.raises(ValueError, match=r"a prior fraction of 0\.\d+ gives \d+ of 100"):
         split(100, fraction, 0)
 
 
@@ -190,13 +191,13 @@ def test_learning_resumes_with_the_same_bits(augmentation, tmp_path):
     )
     data = source.load()
     whole = prepare(tmp_path / "whole", asked, source, data)
-    preparation.CHECKPOINT_SECONDS, kept = 0.0, preparation.CHECKPOINT_SECONDS
+    loop.CHECKPOINT_SECONDS, kept = 0.0, loop.CHECKPOINT_SECONDS
     for i, _ in enumerate(preparation.prior_steps(tmp_path / "parts", asked, source, data)):
         if i == 57:
             break
-    preparation.CHECKPOINT_SECONDS = kept
+    loop.CHECKPOINT_SECONDS = kept
     assert (tmp_path / "parts" / "learning.safetensors").exists()
-    with pytest.raises(ValueError, match="holds another run's prior"):
+    with pytest.raises(ValueError, match="half-learned prior of another run"):
         prepare(tmp_path / "parts", asked.model_copy(update={"seed": 5}), source, data)
     parts = prepare(tmp_path / "parts", asked, source, data)
     assert not (tmp_path / "parts" / "learning.safetensors").exists()
@@ -239,7 +240,7 @@ def test_every_prior_that_was_tried_is_paid_for(priors, tmp_path):
     for bound in ("disintegrated", "best-of", "tandem"):
         asked = {"delta": 0.05, "bound": bound, "samples": 10, "seed": None}
         issued = runs.certify_run(run, run.load_network(), data, **asked)
-        assert all(f.holds for f in verify(run.certificate_path(issued.predictor))), bound
+        assert all(f.holds for f in verify(run.certificate_path(issued.kind))), bound
     finish(run, data)
     record = json.loads(path.read_text())
     if priors > 1:

@@ -139,7 +139,7 @@ def test_optim_lambda_moves_weights_and_lambda_on_alternate_batches():
     weights, lambdas = [], []
     for _ in t.steps():
         weights.append(t.network.layer.weight.mean.detach().clone())
-        lambdas.append(t.log_lambda.item())
+        lambdas.append(t.objective.log_lambda.item())
     # 60 examples in batches of 16: weights, λ, weights, λ.
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[1], weights[2])
@@ -151,7 +151,7 @@ def test_optim_lambda_moves_weights_and_lambda_on_alternate_batches():
 
 def test_optim_lambda_alternates_across_epochs_of_a_single_batch():
     t = trainer(objective="optim-lambda", lambda_rate=1.0, epochs=4, batch_size=60)
-    lambdas = [t.log_lambda.item() for _ in t.steps()]
+    lambdas = [t.objective.log_lambda.item() for _ in t.steps()]
     assert [b != a for a, b in zip([math.log(60), *lambdas], lambdas, strict=False)] == [
         False,
         True,
@@ -258,14 +258,14 @@ def test_lambda_descends_catonis_bound_at_its_rate():
     h, start = 1e-4, math.log(800.0)
     slope = (bound(start + h) - bound(start - h)) / (2 * h)
     assert abs(slope) > 1e-3
-    t._lambda_step(everything, 0)
-    assert t.log_lambda.item() == pytest.approx(start - 0.5 * slope, abs=1e-5)
+    t.step(everything, 1, 0.0, 0.0)
+    assert t.objective.log_lambda.item() == pytest.approx(start - 0.5 * slope, abs=1e-5)
 
 
 def test_lambda_stays_above_one():
     t = trainer(widths=(), objective="optim-lambda", lambda_rate=1e9, lam=300.0)
-    t._lambda_step(torch.arange(10), 0)
-    assert t.log_lambda.item() == pytest.approx(1e-6)
+    t.step(torch.arange(10), 1, 0.0, 0.0)
+    assert t.objective.log_lambda.item() == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize("engine", ["torch", "auto"])
@@ -383,7 +383,7 @@ def test_small_kls_lambda_follows_the_epochs_risk_and_kl(engine, monkeypatch):
     step = t.weight_step
 
     def followed(index, number, rate, done):
-        lambdas.append(t.log_lambda.exp().item())
+        lambdas.append(t.objective.log_lambda.exp().item())
         risk = step(index, number, rate, done)
         risks.append(risk * len(index))
         return risk
@@ -395,7 +395,7 @@ def test_small_kls_lambda_follows_the_epochs_risk_and_kl(engine, monkeypatch):
     count = len(risks)
     assert lambdas == pytest.approx([7.0] * count)
     expected = small_kl_lambda(sum(risks) / t.n, kl(t.network).item(), t.n, t.settings.delta)
-    assert t.log_lambda.exp().item() == pytest.approx(expected)
+    assert t.objective.log_lambda.exp().item() == pytest.approx(expected)
     next(steps)
     assert lambdas[count] == pytest.approx(expected)
     assert 0 < sum(risks[:count]) / t.n < 1

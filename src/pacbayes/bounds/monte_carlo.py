@@ -128,7 +128,6 @@ def betting(draws: Sequence[float], delta: float) -> float:
 
 def _bets(x: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
     """Return λ_t from the draws before t and one made-up draw at ½ with variance ¼."""
-    """λ_t from the draws before t, of which there is taken to be one more, at ½ with variance ¼."""
     import numpy as np
 
     t = np.arange(1, len(x) + 1)

@@ -7,23 +7,27 @@ reported and exported. The baselines mlp and PBGNet have a checkpoint only.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from pacbayes import paper
 from pacbayes.bounds import small_kl
+from pacbayes.certificates.certify import certify
 from pacbayes.data import Dataset
 from pacbayes.experiments.baselines import BASELINES, baseline_summary
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import DamagedFileError, load_json, save_json
-from pacbayes.networks.risk import predict_randomised
+from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.randomness import seeded
-from pacbayes.runs import Run, certify_run, prepare, test_errors, train_run
+from pacbayes.runs import Run, prepare, train_run
+from pacbayes.runs.prediction import VOTES, TestErrors
 from pacbayes.runs.record import DataSource
+from pacbayes.runs.run import save_certificate
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
 from pacbayes.training.loop import hopeless
@@ -66,26 +70,8 @@ def _network_summary(configuration: Configuration, place: Path, attempts: int) -
     source = DataSource(configuration.dataset)
     data = source.load()
     made = _trained(configuration, place, source, data, attempts)
-    network, settings, best = made.load_network().eval(), made.settings, made.best
-    vote: float | None = None
-    certificate: float | None = None
-    if configuration.repeat:
-        errors = test_errors(made, network, data)
-        assert errors is not None
-        error, vote = errors.randomised, errors.vote
-        certificate = certify_run(
-            made,
-            network,
-            data,
-            delta=settings.delta,
-            bound="small-kl",
-            samples=_SAMPLES,
-            priors=attempts,
-        ).bound
-    else:  # points of the grid are only compared
-        x, y = data.tensors("test")
-        with seeded(settings.seed, "prediction"):
-            error = network.task.wrong(predict_randomised(network, x), y).double().mean().item()
+    settings, best = made.settings, made.best
+    errors, certificate = _evaluated(made, data, attempts, repeat=bool(configuration.repeat))
     resets = _resets(place)
     return Summary(
         learned=not _hopeless(made),
@@ -93,14 +79,45 @@ def _network_summary(configuration: Configuration, place: Path, attempts: int) -
         train_linear=best.risk,
         bound=best.bound,
         kl=best.kl,
-        test_zero_one=error,
-        vote_zero_one=vote,
+        test_zero_one=errors[0],
+        vote_zero_one=errors[1],
         small_kl=small_kl(best.risk, best.kl, made.record.data.n, settings.delta / attempts),
         certificate=certificate,
         seconds=made.history[-1].seconds + sum(reset["seconds"] for reset in resets),
         attempts=len(resets) + 1,
         versions=versions(),
     )
+
+
+def _evaluated(
+    made: Run, data: Dataset, attempts: int, *, repeat: bool
+) -> tuple[tuple[float, float | None], float | None]:
+    """Return test errors of the randomised classifier and the vote, and the certified bound.
+
+    All draws come from one stream, one after the other, as in every store so far. Points of the
+    grid are only compared, so they have neither vote nor certificate.
+    """
+    network, (x, y) = made.load_network().eval(), data.tensors("test")
+    seed = made.settings.seed
+    with seeded(seed, "prediction"):
+        error = _mean(network.task.wrong(predict_randomised(network, x), y))
+        if not repeat:
+            return (error, None), None
+        vote = _mean(network.task.wrong(majority_vote(network, x, VOTES), y))
+        issued = certify(
+            network,
+            *made.bound_set(data),
+            delta=made.settings.delta,
+            samples=_SAMPLES,
+            priors=attempts,
+            repeats=True,  # `prepare` has checked all examples
+        )
+    save_json(made.folder / "test.json", asdict(TestErrors(error, vote, VOTES, len(x))))
+    return (error, vote), save_certificate(made, data, issued, seed).bound
+
+
+def _mean(wrong: Tensor) -> float:
+    return wrong.double().mean().item()
 
 
 def _trained(

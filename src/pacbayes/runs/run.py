@@ -20,7 +20,7 @@ from pacbayes.runs.versions import versions
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.trainer import Trainer, why_torch
 
-__all__ = ["certify_run", "engine_note", "train_run"]
+__all__ = ["certify_run", "engine_note", "save_certificate", "train_run"]
 
 
 def engine_note(run: Run, data: Dataset) -> str:
@@ -66,16 +66,6 @@ def certify_run(
         seed: of the draws; the run's own by default.
     """
     seed = run.settings.seed if seed is None else seed
-    provenance = {
-        "data": data.name,
-        "data_sha256": data.train_sha256,
-        "split_sha256": run.record.data.split_sha256,
-        "prior_sha256": run.record.prior_sha256,
-        "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
-        "training_seed": run.settings.seed,
-        "certificate_seed": seed,
-        "versions": versions(),
-    }
     shared: dict[str, Any] = {
         "delta": delta,
         "priors": priors or max(1, len(run.settings.prior_scales)),
@@ -87,12 +77,29 @@ def certify_run(
         issued, drawn = certify_drawn(network, x, y, networks=networks, seed=number, **shared)
         path = run.folder / "drawn.safetensors"
         save_tensors(path, drawn.weights, {"run": run.sha256})
-        provenance["drawn_sha256"] = file_sha256(path)
-    else:
-        with seeded(seed, "certificate"):
-            issued = certify(
-                network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared
-            )
+        return save_certificate(run, data, issued, seed, drawn_sha256=file_sha256(path))
+    with seeded(seed, "certificate"):
+        issued = certify(
+            network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared
+        )
+    return save_certificate(run, data, issued, seed)
+
+
+def save_certificate(
+    run: Run, data: Dataset, issued: Certificate, seed: int, **hashes: str
+) -> Certificate:
+    """Save a run's certificate with its provenance, and return it."""
+    provenance = {
+        "data": data.name,
+        "data_sha256": data.train_sha256,
+        "split_sha256": run.record.data.split_sha256,
+        "prior_sha256": run.record.prior_sha256,
+        "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
+        "training_seed": run.settings.seed,
+        "certificate_seed": seed,
+        "versions": versions(),
+        **hashes,
+    }
     certificate = replace(issued, provenance=provenance)
     path = run.certificate_path(certificate.kind)
     save_json(path, {"format": 2, **certificate.as_dict()})

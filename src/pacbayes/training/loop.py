@@ -247,19 +247,16 @@ class Loop(ABC):
         self.history = [Evaluation(**e) for e in record["history"]]
 
 
-def run_to_end(
-    loop: Loop, save: Callable[[], None], every: float = CHECKPOINT_SECONDS
-) -> Iterator[Progress]:
-    """Train to the end, saving after evaluations and, between them, every few seconds.
+def run_to_end(loop: Loop, save: Callable[[], None]) -> Iterator[Progress]:
+    """Train to the end, saving after the first epoch, evaluations, and every few seconds.
 
     Args:
         save: writes a checkpoint; called only where the state is consistent.
-        every: seconds.
     """
-    saved = time.monotonic()
+    saved = -math.inf
     for progress in loop.steps():
         over = progress.batch == progress.batches
-        if over and (progress.evaluation or time.monotonic() - saved > every):
+        if over and (progress.evaluation or time.monotonic() - saved > CHECKPOINT_SECONDS):
             save()
             saved = time.monotonic()
         yield progress
