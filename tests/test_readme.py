@@ -143,7 +143,7 @@ def test_certificates_in_the_table_are_made_as_described():
         assert committed(name)["delta"] == 0.05
         assert settings["widths"] == [100, 100, 100]
         assert settings["seed"] == 0
-        assert settings["prior_fraction"] == (0.5 if name in LEARNED else 0)
+        assert settings.get("prior_fraction", 0) == (0.5 if name in LEARNED else 0)
     for statement in ("three hidden layers of 100 units", "seed 0.", "half of the images"):
         assert statement in prose()
 
