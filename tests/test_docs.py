@@ -35,7 +35,8 @@ def test_every_snippet_runs_and_prints_what_the_page_says(page, tmp_path, monkey
 
 def commands():
     for page in [ROOT / "README.md", *PAGES]:
-        for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        text = page.read_text().replace("\\\n", " ")  # continued lines
+        for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             yield from ((page.name, line.strip()) for line in COMMAND.findall(block))
 
 

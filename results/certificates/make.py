@@ -104,7 +104,7 @@ def make(name: str, folder: Path, options: str) -> Path:
 
 def page(rows: list[tuple[str, Path, str, str, str]]) -> str:
     """Return README.md for certified runs: name, folder, task, prior, best published bound."""
-    lines = [INTRODUCTION, f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines = [INTRODUCTION, f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * 6}---|"]
     for name, run, task, prior, published in rows:
         names = ("certificate", "certificate-drawn", "test")
         c, drawn, test = (json.loads((run / f"{part}.json").read_text()) for part in names)
