@@ -1,9 +1,10 @@
-"""How a prior is best learned, asked of the prior's own half of the data alone: `make priors`.
+"""Compare ways of learning a prior, on the prior's own half of the data: `make priors`.
 
-Two thirds of the half that `--prior-fraction 0.5 --seed 0` gives to the prior are learned from, the
-last third of it judges: the linear loss of the stochastic network at the prior's scale, ten draws
-for each of 10 000 images. The other half, which certificates are about, is never looked at.
-Resumable; some twenty minutes.
+The prior gets the half of the images that `--prior-fraction 0.5 --seed 0` gives it. Two thirds of
+this half train the prior. The last third, 10 000 images, measures its risk: the linear loss of the
+stochastic network at the prior's scale, with ten draws for each image. The other half of the data,
+which certificates are about, is never used. The script can be resumed and takes about twenty
+minutes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RUNS = [{"dataset": d, **change} for d in ("binary-mnist", "mnist") for change i
 
 
 def judged(given: dict[str, Any]) -> dict[str, Any]:
-    """Learn a prior from two thirds of its part, and judge it by the last."""
+    """Learn a prior on two thirds of its part and measure its risk on the last third."""
     changes = dict(given)
     examples = data.load(changes.pop("dataset"))
     x, y = examples.tensors()
@@ -65,9 +66,9 @@ def main() -> None:
                 file.write(json.dumps(found[key]) + "\n")
             print(given, f"{found[key]['judged']:.4f}", flush=True)
     text = ["# Learning a prior\n", (__doc__ or "").strip() + "\n"]
-    text += [f"Where nothing else is said: {json.dumps(BASE)}, with augmented images.\n"]
+    text += [f"Unless a row says otherwise: {json.dumps(BASE)}, with augmented images.\n"]
     text += [
-        "| data | change | risk, learned from | risk, judged by | seconds |",
+        "| data | change | risk, training part | risk, last third | seconds |",
         "|---|---|---|---|---|",
     ]
     for given in RUNS:

@@ -1,9 +1,10 @@
-"""Which recipe reaches a bound soonest: `make recipes`, resumable, some twenty minutes.
+"""Measure how soon each recipe reaches a bound: `make recipes`.
 
-Every run is the fast protocol on binary MNIST, seed 0, on two cores, with evaluations every second
-epoch; where nothing else is said, with learned scales, Adam at 0.03, batches of 512, relu at T = 1,
-sigmoid and sign at T = 4, the latter by local expectation. Bounds are Catoni's without a
-Monte-Carlo term, as training shows them; seconds are of training, evaluations excluded.
+Every run uses the fast protocol on binary MNIST with seed 0, on two cores, and is evaluated every
+second epoch. Unless a row says otherwise, runs have learned scales, a learning rate of 0.03 and
+batches of 512. Relu uses T = 1; sigmoid and sign use T = 4, sign with local expectation. Bounds are
+Catoni's without a Monte-Carlo term, as shown in training. Seconds are training time without
+evaluations. The script can be resumed and takes about twenty minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of commands, which is what `--help` prints."""
+"""Write the page of commands from the output of `--help`."""
 
 from collections.abc import Iterator
 
@@ -13,10 +13,11 @@ _PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "88", "TERMINAL_WIDTH": "8
 
 def _page() -> Iterator[str]:
     yield "# Commands\n"
-    yield "What `--help` says of every command. Bad input ends with one line and exit code 2.\n"
+    yield "This page shows the `--help` of every command.\n"
+    yield "Exit codes: 0 for success, 1 if a check failed, 2 for bad input, 130 after Ctrl-C.\n"
     for name in sorted(typer.main.get_command(commands).commands):
-        said = CliRunner(env=_PLAIN).invoke(commands, [name, "--help"], prog_name="pacbayes").output
-        yield f"## `pacbayes {name}`\n\n```text\n{said.strip()}\n```\n"
+        result = CliRunner(env=_PLAIN).invoke(commands, [name, "--help"], prog_name="pacbayes")
+        yield f"## `pacbayes {name}`\n\n```text\n{result.output.strip()}\n```\n"
 
 
 def _write(app: Sphinx, docname: str, source: list[str]) -> None:

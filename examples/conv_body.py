@@ -1,9 +1,9 @@
-"""Bring your own body: a small stochastic convolution under the paper's aggregated sign.
+"""Use your own body: a small stochastic convolution before the paper's aggregated sign.
 
-Any module that returns activations (B, d) can come before the last layer. Here its weights are
-Gaussian too, so they belong to Q and are paid for in the KL. In training every pixel is drawn on
-its own (a better gradient); in evaluation the weights are drawn and shared by a batch, which the
-certificate counts as one draw.
+Any module that returns activations (B, d) can come before the last layer. The weights of this body
+are Gaussian as well, so they belong to Q and the KL pays for them. In training mode noise is drawn
+for every pixel separately, which gives a better gradient. In evaluation mode the weights are drawn
+and shared by a batch, and the certificate counts this as one draw.
 
     python examples/conv_body.py [--epochs 150]
 """
@@ -15,14 +15,20 @@ import argparse
 import torch
 from torch import nn
 
-from pacbayes import GaussianConv2d, GaussianLinear, Network, certify, kl, majority_vote
-from pacbayes.certificates.certificate import Certificate
+from pacbayes import (
+    Certificate,
+    GaussianConv2d,
+    GaussianLinear,
+    Network,
+    certify,
+    kl,
+    majority_vote,
+)
 from pacbayes.data import load
-from pacbayes.data.tasks import linear, zero_one
 
 
 def train(epochs: int, samples: int) -> tuple[Certificate, float]:
-    """Train on scikit-learn's digits; returns the certificate and the vote's test error."""
+    """Train on the digits of scikit-learn; return the certificate and the vote's test error."""
     torch.manual_seed(0)
     data = load("digits")
     x, y = data.tensors("train")
@@ -36,7 +42,7 @@ def train(epochs: int, samples: int) -> tuple[Certificate, float]:
     optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
     for epoch in range(epochs):
         for index in torch.randperm(len(x)).split(128):
-            risk = linear(network(x[index], 4), y[index]).mean()
+            risk = network.loss(network(x[index], 4), y[index]).mean()
             loss = risk + kl(network) / len(x)
             optimiser.zero_grad()
             loss.backward()
@@ -45,7 +51,8 @@ def train(epochs: int, samples: int) -> tuple[Certificate, float]:
             print(f"epoch {epoch + 1:3d}  loss {loss.item():.3f}  KL {kl(network).item():.1f}")
     certificate = certify(network, x, y, samples=samples)
     x_test, y_test = data.tensors("test")
-    error = zero_one(majority_vote(network.eval(), x_test, 100), y_test).mean().item()
+    vote = majority_vote(network.eval(), x_test, 100).sign()
+    error = (vote != y_test).double().mean().item()
     return certificate, error
 
 
@@ -55,7 +62,5 @@ if __name__ == "__main__":
     parser.add_argument("--samples", type=int, default=200)
     arguments = parser.parse_args()
     certificate, error = train(arguments.epochs, arguments.samples)
-    print(
-        f"training risk {certificate.risk:.3f}, at most {certificate.risk_upper:.3f} for all draws"
-    )
+    print(f"training risk {certificate.risk:.3f}, upper limit {certificate.risk_upper:.3f}")
     print(f"certificate {certificate.bound:.3f}, test error of the majority vote {error:.3f}")

@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens."""
+"""The documentation's code and commands work, and its output is right."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from pacbayes.cli import app
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-ELSEWHERE = ["export.md"]  # needs a trained run, which tests/test_export.py has
+ELSEWHERE = ["export.md"]  # needs a trained run; tests/export/test_export.py runs it
 PYTHON = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\S+/)?pacbayes +([^#\n]*)", re.MULTILINE)
 
@@ -25,7 +25,7 @@ COMMAND = re.compile(r"^(?:\S+/)?pacbayes +([^#\n]*)", re.MULTILINE)
     ids=lambda page: page.name,
 )
 def test_every_snippet_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
-    """One namespace for a page, from top to bottom; a text block after a snippet is its output."""
+    """Run a page from top to bottom; a text block after a snippet must equal its output."""
     monkeypatch.chdir(tmp_path)
     names = {}
     for code, shown in PYTHON.findall(page.read_text()):
@@ -35,7 +35,8 @@ def test_every_snippet_runs_and_prints_what_the_page_says(page, tmp_path, monkey
 
 def commands():
     for page in [ROOT / "README.md", *PAGES]:
-        for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        text = page.read_text().replace("\\\n", " ")  # continued lines
+        for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             yield from ((page.name, line.strip()) for line in COMMAND.findall(block))
 
 
@@ -64,7 +65,7 @@ def test_every_module_is_in_the_reference():
 
 
 def test_notebooks_hold_no_outputs():
-    """They are executed when the documentation is built; what was stored could be stale."""
+    """Notebooks are executed when the documentation is built; stored outputs could be stale."""
     for path in (DOCS / "notebooks").glob("*.ipynb"):
         cells = json.loads(path.read_text())["cells"]
         assert not any(c.get("outputs") or c.get("execution_count") for c in cells), path

@@ -1,4 +1,4 @@
-"""What the README shows is what happens and what was measured."""
+"""The README's code runs, and its numbers equal the committed results."""
 
 import importlib.util
 import json
@@ -17,32 +17,147 @@ from pacbayes.training.loop import VACUOUS
 from pacbayes.verify import verify
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
+TASKS = {  # rows of the results table: the paper's column and the committed certificate
+    "binary MNIST, sign": ("fix-lambda-sign", "binary-sign"),
+    "binary MNIST, sigmoid": ("fix-lambda-sigmoid", "binary-sigmoid"),
+    "binary MNIST, relu": ("fix-lambda-relu", "binary-relu"),
+    "binary MNIST, relu, learned prior": (None, "binary-relu-learned"),
+    "ten-class MNIST, relu, learned prior": (None, "ten-relu-learned"),
+    "binary Fashion-MNIST, relu": (None, "fashion-relu"),
+    "binary Fashion-MNIST, relu, learned prior": (None, "fashion-relu-learned"),
+}
+LEARNED = [name for _, name in TASKS.values() if name.endswith("-learned")]
+OTHER_NUMBERS = {"3.10", "2006.12228", "0.03"}  # oldest Python, the paper's address, a folder
+
+
+def script(path):
+    """Load a script that is not part of the package."""
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def run_folder(name):
+    """Return the folder of a committed certificate, which its text file names."""
+    text = (RESULTS / "certificates" / f"{name}.txt").read_text()
+    return ROOT / re.search(r"pacbayes certify (\S+)", text).group(1)
+
+
+def committed(name, file="certificate"):
+    return json.loads((run_folder(name) / f"{file}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def reproduced():
+    return {line.column: line for line in lines(Sweep(COLUMNS), Store(RESULTS / "paper"))}
+
+
+@pytest.fixture(scope="module")
+def rows(reproduced):
+    """Build the results table from committed files."""
+    found = []
+    for task, (column, name) in TASKS.items():
+        paper, ours = "–", "–"
+        if column:
+            line = reproduced[column]
+            paper = f"{100 * line.printed.bound:.1f} %"
+            ours = f"{100 * line.mean('bound'):.2f} ± {100 * line.sigma('bound'):.2f} %"
+        certificate = f"[{percent_up(committed(name)['bound'])}](results/certificates/{name}.txt)"
+        error = f"{100 * committed(name, 'test')['randomised']:.2f} %"
+        found.append(f"| {task} | {paper} | {ours} | {certificate} | {error} |")
+    return found
+
+
+@pytest.fixture(scope="module")
+def sentences(reproduced):
+    """Build the statements with numbers around the table from committed files."""
+    relu = committed("binary-relu")
+    kls = sorted(committed(name)["kl"] for name in LEARNED)
+    first, second, third = (percent_up(committed(name)["held_out"]) for name in LEARNED)
+    sign, sigmoid, repeats = (
+        f"{100 * reproduced[f'fast-{units}'].mean('certificate'):.2f} %"
+        for units in ("sign", "sigmoid", "relu")
+    )
+    test_error = f"{100 * committed('binary-relu', 'test')['randomised']:.2f} %"
+    return [
+        f"at most {percent_up(committed('ten-relu-learned')['bound'])} error on MNIST",
+        f"`Certificate: at most {percent_up(relu['bound'])} error`",
+        f"a network whose test error is {test_error}",
+        f"{100 * (1 - relu['delta']):g} % by default",
+        f"δ = {relu['delta']:g}.",
+        f"average {sign} (sign), {sigmoid} (sigmoid) and {repeats} (relu)",
+        f"a KL of {kls[0]:.1f} to {kls[-1]:.1f} nats",
+        f"{first}, {second} and {third}, in the order of the table",
+    ]
+
+
+def prose():
+    """Return the README without its code blocks, every line break a space."""
+    return " ".join(re.sub(r"```.*?```", "", README, flags=re.DOTALL).split())
 
 
 def test_the_python_example_runs_and_certifies_something(capsys):
-    code, classifier = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(code.strip().splitlines()) <= 10
     names = {}
     exec(code, names)
-    assert capsys.readouterr().out.startswith("bound 0.")
+    assert capsys.readouterr().out.startswith("error at most 0.")
     assert names["certificate"].bound < 0.35
-    exec(classifier, names)
-    assert re.match(r"at most \d\.\d\d % error with probability 0.95", capsys.readouterr().out)
 
 
-def test_the_table_is_made_of_the_committed_results():
-    specification = importlib.util.spec_from_file_location("table", ROOT / "results" / "table.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    folders = sorted(path.parent for path in (ROOT / "results").glob("*/test.json"))
+def test_every_link_and_folder_exists():
+    links = re.findall(r"\]\(([^)#]+)", README) + re.findall(r'src="([^"]+)"', README)
+    paths = {link for link in links if not link.startswith("https:")}
+    paths |= set(re.findall(r"`pacbayes verify (results/\S+)`", README))
+    assert "docs/start.md" in paths
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+
+
+def test_the_two_commands_are_make_run_and_make_test():
+    assert re.findall(r"^make (\w+)", README, re.MULTILINE) == ["run", "test"]
+
+
+def test_the_results_table_equals_the_committed_results(rows):
+    shown = [line for line in README.splitlines() if line.startswith("|")]
+    assert shown[2:] == rows
+    assert len({len(line.split("|")) for line in shown}) == 1
+
+
+def test_statements_with_numbers_equal_the_committed_results(sentences):
+    assert [sentence for sentence in sentences if sentence not in prose()] == []
+
+
+def test_no_other_number_is_in_the_readme(rows, sentences):
+    """Decimal numbers and percentages; each must come from a committed result."""
+    number = re.compile(r"\d+\.\d+|\d+(?= %)")
+    checked = set(number.findall(" ".join([*rows, *sentences])))
+    assert set(number.findall(prose())) == checked | OTHER_NUMBERS
+
+
+def test_certificates_in_the_table_are_made_as_described():
+    for _, name in TASKS.values():
+        settings = committed(name, "run")["settings"]
+        assert committed(name)["delta"] == 0.05
+        assert settings["widths"] == [100, 100, 100]
+        assert settings["seed"] == 0
+        assert settings.get("prior_fraction", 0) == (0.5 if name in LEARNED else 0)
+    for statement in ("three hidden layers of 100 units", "seed 0.", "half of the images"):
+        assert statement in prose()
+
+
+def test_the_table_of_runs_is_made_from_the_committed_results():
+    folders = sorted(path.parent for path in RESULTS.glob("*/test.json"))
     assert folders
-    assert module.table(folders) == (ROOT / "results" / "table.md").read_text()
+    table = script(RESULTS / "table.py").table(folders)
+    assert table == (RESULTS / "table.md").read_text()
 
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
 def test_committed_certificates_meet_what_is_promised(activation):
-    folder = ROOT / "results" / f"fast-{activation}"
+    folder = RESULTS / f"fast-{activation}"
     certificate = json.loads((folder / "certificate.json").read_text())
     run = json.loads((folder / "run.json").read_text())
     assert certificate["n"] == 60_000
@@ -52,49 +167,37 @@ def test_committed_certificates_meet_what_is_promised(activation):
     assert certificate["provenance"]["prior_sha256"] == run["prior_sha256"]
 
 
-def test_the_certificate_shown_is_the_committed_one():
-    certificate = json.loads((ROOT / "results" / "fast-relu" / "certificate.json").read_text())
-    assert f"Certificate: at most {percent_up(certificate['bound'])} error" in README
-
-
-def test_the_certificates_shown_are_the_committed_ones():
-    path = ROOT / "results" / "certificates" / "make.py"
-    specification = importlib.util.spec_from_file_location("make", path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    rows = []
-    for name, folder, _, task, prior, beside in module.ROWS:
-        text = (path.parent / f"{name}.txt").read_text()
-        drawn = (path.parent / f"{name}-drawn.txt").read_text()
-        assert text.count("The certificate holds") == drawn.count("The certificate holds") == 1
-        run = ROOT / re.search(r"pacbayes certify (\S+)", text).group(1)
-        assert run.is_relative_to(ROOT / "results" / (folder or "certificates"))
-        rows.append((name, run, task, prior, beside))
-    table = module.table(rows)
-    assert table in README
-    assert table.replace("(results/certificates/", "(") in (path.parent / "README.md").read_text()
+def test_the_page_of_certificates_is_made_from_the_committed_ones():
+    make = script(RESULTS / "certificates" / "make.py")
+    found = []
+    for name, folder, _, task, prior, published in make.ROWS:
+        for text in (f"{name}.txt", f"{name}-drawn.txt"):
+            assert (make.HERE / text).read_text().count("The certificate holds") == 1
+        assert run_folder(name).is_relative_to(RESULTS / (folder or "certificates"))
+        found.append((name, run_folder(name), task, prior, published))
+    assert (make.HERE / "README.md").read_text() == make.page(found)
 
 
 @pytest.mark.skipif(not (cache_folder() / "mnist").exists(), reason="MNIST is not in the cache")
 @pytest.mark.parametrize("name", ["binary-relu-learned", "ten-relu-learned"])
 def test_published_certificates_can_be_checked_by_anyone(name):
-    """With the weights that are in the repository."""
-    folder = ROOT / "results" / "certificates" / name / "scale-0.03"
+    """Their weights are in the repository."""
+    folder = RESULTS / "certificates" / name / "scale-0.03"
     for certificate in ("certificate.json", "certificate-drawn.json"):
         assert all(finding.holds for finding in verify(folder / certificate))
 
 
 def test_the_reproduced_tables_are_those_of_the_committed_store():
-    sweep, store = Sweep(COLUMNS), Store(ROOT / "results" / "paper")
+    sweep, store = Sweep(COLUMNS), Store(RESULTS / "paper")
     found = lines(sweep, store)
     for name, rows in (("table1", table1(found)), ("table2", table2(found, sweep, store))):
         text = render(rows, "markdown")
         assert text == (store.folder / f"{name}.md").read_text()
-    assert (store.folder / "table1.md").read_text() in README
+    assert (store.folder / "table1.md").read_text() in (store.folder / "README.md").read_text()
 
 
-def test_what_was_reproduced_agrees_with_the_paper_or_is_better():
-    for line in lines(Sweep(COLUMNS), Store(ROOT / "results" / "paper")):
+def test_what_was_reproduced_agrees_with_the_paper_or_is_better(reproduced):
+    for line in reproduced.values():
         assert len(line.summaries) >= 3
         if line.column.startswith(("fix-lambda", "optim-lambda")):
             assert line.mean("bound") <= line.printed.bound + 0.005
@@ -106,8 +209,8 @@ def test_what_was_reproduced_agrees_with_the_paper_or_is_better():
             assert line.mean("bound") == pytest.approx(0.408, abs=0.015)
 
 
-def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets():
-    for line in lines(Sweep(COLUMNS), Store(ROOT / "results" / "paper")):
+def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets(reproduced):
+    for line in reproduced.values():
         for s in line.summaries:
             if s.small_kl is not None:
                 again = small_kl(s.train_linear, s.kl, n=60_000, delta=0.05 / 5)
@@ -116,7 +219,7 @@ def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets():
 
 def test_the_search_is_that_of_the_committed_store():
     (names,) = re.findall(r"^GRIDS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    store = Store(ROOT / "results" / "paper")
+    store = Store(RESULTS / "paper")
     sweep = Sweep(names.split(","), search="paper")
     assert all(sweep.winner(column, store) for column in sweep.columns)  # every point was made
     rows = grid_table(sweep, store)

@@ -1,4 +1,4 @@
-"""The measurements as Markdown, which is also what a terminal shows."""
+"""Format the measurements as Markdown, for files and for the terminal."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from pacbayes.runs.versions import versions
 __all__ = ["report"]
 
 _EXPLANATION = """\
-One training step (forward, gradients, KL, Adam) of the paper's network, 784-100-100-100-1, unit
-variance, batch 256, on digits with 81 % zeros. Contenders take turns in one run; numbers are
-medians of the turns' ratios with their quartiles. *Naive* is eager torch as one would write it
-first, *torch* this library's torch path, *native* its engine. The *limit* is the step's matrix
-products at the best rate at which torch multiplies 512×512 matrices here, with as many threads; an
-engine that skips zeros and looks sums of signs up instead of multiplying may beat it. *Products*
-are the same products made by torch, at the step's own shapes and with nothing in between.
+This benchmark times one training step (forward, gradients, KL, Adam) of the paper's network:
+784-100-100-100-1, unit variance, batch size 256, on digits with 81 % zeros. The contenders take
+turns in one run. Each number is the median of the ratios over all turns, with quartiles.
+
+- *naive* is a straightforward implementation in eager PyTorch.
+- *torch* is this library on PyTorch, and *native* is this library's engine.
+- *limit* is the time of the step's matrix products at the best rate at which torch multiplies
+  512×512 matrices on this machine, with the same number of threads. The engine may beat it, since
+  it skips zeros and looks up sums of signs instead of multiplying.
+- *products* are the same matrix products in torch, at the shapes of the step and without any other
+  work.
 """
 
 
 def machine() -> str:
-    """Processor, cores and versions, in a line."""
+    """Return processor, cores and versions in one line."""
     v = versions()
     return (
         f"{v['processor']}, {os.cpu_count()} cores, {v['instructions']}, {v['threads']} threads; "
@@ -30,15 +34,16 @@ def machine() -> str:
 
 
 def report(found: Measurements) -> str:
-    """All measurements, with the machine they were made on."""
+    """Return all measurements and the machine they were made on."""
     ratios = "T | | median | quartiles |\n|---|---|---|---|---|\n"
     text = f"{_EXPLANATION}\n{machine()}\n\n| step | {ratios}"
     text += "".join(_row(r) for r in found.steps)
     if found.evaluations:
-        text += f"\nThe loss of 60 000 examples, without a gradient:\n\n| evaluation | {ratios}"
+        text += "\nEvaluation of the loss on 60 000 examples, without a gradient:\n\n"
+        text += f"| evaluation | {ratios}"
         text += "".join(_row(r) for r in found.evaluations)
     if found.growth:
-        text += "\nHow the engine's step grows, and the memory it takes beside the data:\n\n"
+        text += "\nTime of the engine's step at other sizes, and its memory besides the data:\n\n"
         text += "| units | T | batch | widths | time ÷ first | peak memory |\n"
         text += "|---|---|---|---|---|---|\n" + "".join(_grown(g) for g in found.growth)
     return text
