@@ -320,7 +320,7 @@ def test_draws_that_a_batch_shares_count_once(data):
     c = certify(Network(Noisy(), GaussianLinear(3, 1)), *data, samples=4)
     assert c.draws < 400 * 4 / 50
     assert c.risk_upper >= kl_chernoff(c.risk, c.draws, 0.025)
-    with pytest.raises(ValueError, match="draws of its own for every example"):
+    with pytest.raises(ValueError, match="at least two draws of its own for every example"):
         certify(
             Network(Noisy(), GaussianLinear(3, 1)),
             *data,

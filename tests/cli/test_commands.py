@@ -258,7 +258,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("certify", "{tmp}"), "is not a run folder"),
         (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1 and at most 100000, got 0"),
         (("reproduce", "table3", "--out", "{tmp}/r"), "table3"),
-        (("reproduce", "table1", "--out", "{tmp}/r", "--columns", "a"), "no column 'a'; give some"),
+        (("reproduce", "table1", "--out", "{tmp}/r", "--columns", "a"), "no column 'a'; choose from"),
         (("reproduce", "table1", "--out", "{tmp}/r", "--dataset", "x"), "no data set 'x'"),
         (("reproduce", "table1", "--out", "{tmp}/r", "--executor", "dask"), "go together"),
         (("compare", "--n", "3", "--out", "{tmp}/b.png"), "n must be at least 8"),
@@ -529,7 +529,7 @@ def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_
     code, out, _ = run_cli("reproduce", "status", *asked[:-2], "--repeats", "2", *asked[-2:])
     assert out.splitlines()[0] == "1 done  0 running  0 failed  1 waiting"
     code, _, err = run_cli("reproduce", "status", "--out", tmp_path / "stroe")
-    assert (code, "no store of runs at" in err) == (2, True)
+    assert (code, "is not a store of runs" in err) == (2, True)
     code, out, _ = run_cli("reproduce", "slurm", *asked)
     assert out.startswith("#!/bin/bash")
 

@@ -129,7 +129,7 @@ def test_a_scheduler_that_goes_away_is_said_in_one_line(tmp_path):
         made = dask_runs(WORK, store, cluster.scheduler_address)
         next(made)
         cluster.close()
-        with pytest.raises(RuntimeError, match=r"lost the scheduler tcp://.*goes on from here"):
+        with pytest.raises(RuntimeError, match=r"lost the scheduler tcp://.*to continue"):
             list(made)
 
 

@@ -1,4 +1,4 @@
-"""The columns of the paper's tables, and what determines one run of a column."""
+"""The columns of the paper's tables, and the configuration of one run of a column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDED = (
 )
 COLUMNS = (*PAPER, *ADDED)
 _WIDTH = 100
-_EDITIONS = dict.fromkeys(  # one more when a column changes, so that its older runs do not count
+_EDITIONS = dict.fromkeys(  # raised when a column changes, so that its older runs do not count
     ("pbg", "optim-lambda-sign", "optim-lambda-sigmoid", "optim-lambda-relu"), 2
 )
 
@@ -31,8 +31,8 @@ class Configuration:
     """One run: a column at one point of its grid, with one seed.
 
     Attributes:
-        repeat: number of the repeat, which is its seed; grid points are repeat 0.
-        attempt: how often the repeat was reset because it had learned nothing.
+        repeat: number of the repeat, which is its seed; grid points have repeat 0.
+        attempt: how often the repeat was reset because it learned nothing.
     """
 
     column: str
@@ -46,7 +46,7 @@ class Configuration:
 
     @property
     def key(self) -> str:
-        """Folder name: the same for the same run, wherever it is made."""
+        """The folder name, the same for the same run on every machine."""
         edition = {"edition": _EDITIONS[self.column]} if self.column in _EDITIONS else {}
         text = json.dumps(asdict(self) | edition, sort_keys=True)
         return f"{self.column}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -59,7 +59,7 @@ class Configuration:
         return replace(self, attempt=self.attempt + 1)
 
     def settings(self) -> Settings:
-        """What the training loop is given."""
+        """Return the settings of the training loop."""
         kind, _, unit = self.column.rpartition("-")
         own: dict[str, Any] = {"seed": self.seed, "widths": (_WIDTH,) * self.depth}
         own |= {"learning_rate": self.learning_rate, "samples": self.samples}
@@ -78,7 +78,7 @@ class Configuration:
 
 
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
-    """The hyper-parameters of the paper's second table, or of our own recipe."""
+    """Return the hyper-parameters of the paper's second table, or of our own recipe."""
     p = paper.COLUMNS.get(column.removesuffix("-full"))
     if p is not None:
         return _named(Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth))
@@ -88,7 +88,7 @@ def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
 
 
 def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuration]:
-    """The paper's search: rates × T, for pbg × depths, for mlp rates alone."""
+    """Yield the paper's search: rates × T, for pbg × depths, for mlp rates alone."""
     if column in ADDED:
         return
     samples = (1,) if column == "mlp" else paper.SAMPLES
@@ -98,6 +98,6 @@ def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuratio
 
 
 def _named(asked: Configuration) -> Configuration:
-    """One name for one run: epochs that it would have anyway are not said."""
+    """Give one name to one run: leave out epochs that are the default."""
     usual = replace(asked, epochs=None)
     return usual if usual.settings().epochs == asked.epochs else asked

@@ -1,6 +1,6 @@
-"""Who makes the runs: processes of this machine, a Dask cluster, or a Slurm array.
+"""Executors of a sweep's runs: processes of this machine, a Dask cluster, or a Slurm array.
 
-All work on one store, so the results are the same whoever does, and any of them may be killed.
+All work on one store, so that results do not depend on the executor and any of them may be killed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
 
-__all__ = ["dask_runs", "finished", "local_runs", "slurm_script"]
+__all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 
 Done = tuple[Configuration, str]
 Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
 
 
 def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
-    """Whatever is free, then what others were at or have left; yields runs as they end."""
+    """Make free runs, then those that others held or left; yield runs as they end."""
     while work:
         busy = [c for c in work if store.state(c) == "running"]
         free = [c for c in work if c not in busy]
@@ -45,7 +45,7 @@ def finished(work: Sequence[Configuration], store: Store, executor: Executor) ->
 def local_runs(
     work: Sequence[Configuration], store: Store, workers: int | None = None
 ) -> Iterator[Done]:
-    """A process per run and as many at once as there are cores; yields runs as they end."""
+    """Make runs in processes, as many at once as there are cores; yield them as they end."""
     workers = min(workers or os.cpu_count() or 1, len(work)) or 1
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     with ProcessPoolExecutor(workers, context, _leave_with_parent, (os.getpid(),)) as pool:
@@ -54,7 +54,9 @@ def local_runs(
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool:
-            raise RuntimeError("a worker was killed; the same command goes on from here") from None
+            raise RuntimeError(
+                "a worker was killed; run the same command again to continue"
+            ) from None
         except BaseException:
             for process in list(pool._processes.values()):
                 process.terminate()
@@ -63,7 +65,7 @@ def local_runs(
 
 
 def _leave_with_parent(parent: int) -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """End a worker whose parent was killed, which would wait for work for ever."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -74,7 +76,7 @@ def _leave_with_parent(parent: int) -> None:
 
 
 def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> Iterator[Done]:
-    """On the workers of a Dask scheduler, all of which must see the store's folder."""
+    """Make runs on the workers of a Dask scheduler, which must all see the store's folder."""
     try:
         from dask.distributed import Client, KilledWorker
         from dask.distributed import as_completed as as_dask_completes
@@ -89,12 +91,12 @@ def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> It
         except (CancelledError, KilledWorker) as error:
             raise RuntimeError(
                 f"lost the scheduler {scheduler} or too many of its workers "
-                f"({type(error).__name__}); the same command goes on from here"
+                f"({type(error).__name__}); run the same command again to continue"
             ) from None
 
 
 def slurm_script(count: int, command: Sequence[str], folder: Path) -> str:
-    """An array job of `count` tasks, each of which works at the store until nothing is left."""
+    """Return an array job of `count` tasks, each of which works until no run is left."""
     line = shlex.join(command)
     return f"""\
 #!/bin/bash

@@ -1,4 +1,4 @@
-"""Pictures of a sweep: curves over epochs, variances against T, the effect of T, votes."""
+"""Figures of a sweep: curves over epochs, variances against T, the effect of T, votes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _T = (1, 2, 5, 10, 20, 50, 100)
 
 
 def draw_figures(sweep: Sweep, store: Store) -> Iterator[Path]:
-    """Every figure there is something to draw of, into the store's folder; yields the files."""
+    """Draw every figure the store has data for, into its folder; yield the files."""
     folder = store.folder / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     found = lines(sweep, store)
@@ -60,7 +60,7 @@ def _figure(columns: int, width: float = 4.0) -> tuple[Figure, Sequence[Any]]:
 
 
 def _curves(sweep: Sweep, store: Store) -> Figure | None:
-    """Bound, training risk and KL over epochs, of each column the first repeat that learned."""
+    """Bound, training risk and KL over epochs, for the first repeat of a column that learned."""
     paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
     histories = {name: load_json(path) for name, path in paths.items() if path.exists()}
     if not histories:
@@ -105,7 +105,7 @@ def _votes(found: Sequence[Line]) -> Figure | None:
 
 
 def _samples(sweep: Sweep, store: Store) -> Figure | None:
-    """The best bound of the grid against T, of the runs that learned: guessing has a bound, too."""
+    """The best bound of the grid against T, among runs that learned, since guessing has one too."""
     best: dict[str, dict[int, float]] = {}
     for c in replace(sweep, search="paper").searched():
         summary = store.summary(c)
@@ -127,7 +127,7 @@ def _samples(sweep: Sweep, store: Store) -> Figure | None:
 
 
 def _variances() -> Figure:
-    """Of outputs and of gradients, on the bundled digits, at a sign network trained on them."""
+    """Variances of outputs and gradients of a sign network trained on the bundled digits."""
     x, y = load("digits").tensors()
     settings = Settings.of("fast", "sign", widths=(20, 20), epochs=30, learned_scale=False, lam=1e5)
     network = build_network(settings, x.shape[1])

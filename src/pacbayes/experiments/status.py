@@ -1,11 +1,13 @@
-"""How far a sweep is: what is done, running, failed and waiting, and how long the rest may take."""
+"""The progress of a sweep: runs by state, and how long the rest may take."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 
@@ -17,9 +19,9 @@ class Status:
     """Runs by their state.
 
     Attributes:
-        seconds_left: of training, on one core, by the mean of the column's runs that learned.
-        unknown: runs left of which there is no such mean.
-        failures: why, by the key of the run.
+        seconds_left: training time on one core, estimated from the column's runs that learned.
+        unknown: remaining runs of columns without such an estimate.
+        failures: reasons by key of the run.
     """
 
     done: int
@@ -32,25 +34,29 @@ class Status:
 
 
 def status(sweep: Sweep, store: Store) -> Status:
-    """Of the search, and of the repeats, also where a search has no winner to repeat yet."""
-    asked = [*sweep.searched(), *sweep.repeated(store)]
+    """Return the progress of search and repeats, also where a search has no winner yet."""
+    wanted = [*sweep.searched(), *sweep.repeated(store)]
     unsettled = [name for name in sweep.columns if sweep.winner(name, store) is None]
-    states = {c: store.state(c) for c in asked}
+    states = {c: store.state(c) for c in wanted}
     counts = Counter(states.values())
-    counts["waiting"] += sweep.repeats * len(unsettled)
-    seconds: dict[str, list[float]] = {}
-    for c in asked:
-        if (summary := store.summary(c)) is not None and summary.learned:
-            seconds.setdefault(c.column, []).append(summary.seconds)
-    means = {column: statistics.fmean(each) for column, each in seconds.items()}
+    means = _mean_seconds(wanted, store)
     left = [c.column for c, state in states.items() if state != "done" and not store.diverged(c)]
     left += sweep.repeats * unsettled
     return Status(
         done=counts["done"],
         running=counts["running"],
         failed=counts["failed"],
-        waiting=counts["waiting"],
+        waiting=counts["waiting"] + sweep.repeats * len(unsettled),
         seconds_left=sum(means.get(column, 0.0) for column in left),
         unknown=sum(column not in means for column in left),
         failures={c.key: store.failure(c) or "" for c, s in states.items() if s == "failed"},
     )
+
+
+def _mean_seconds(wanted: Sequence[Configuration], store: Store) -> dict[str, float]:
+    """Return the mean training time of every column's runs that learned."""
+    seconds: dict[str, list[float]] = {}
+    for c in wanted:
+        if (summary := store.summary(c)) is not None and summary.learned:
+            seconds.setdefault(c.column, []).append(summary.seconds)
+    return {column: statistics.fmean(each) for column, each in seconds.items()}

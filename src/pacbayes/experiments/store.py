@@ -1,8 +1,9 @@
 """A folder of runs that may be filled by many processes and machines at once.
 
-runs/<key>/configuration.json  what the run is
-runs/<key>/lease               who is at it, touched every few seconds
-runs/<key>/checkpoint…         where it stands
+runs/<key>/configuration.json  column, hyper-parameters and repeat
+runs/<key>/lease               who is making the run, touched every few seconds
+runs/<key>/run.json, …         an ordinary run folder (`pacbayes.runs.folder`)
+runs/<key>/resets.json         attempts that were given up
 runs/<key>/summary.json        its results: the run is done
 runs/<key>/error.txt           why it failed, if it did
 """
@@ -30,17 +31,18 @@ State = Literal["done", "running", "failed", "waiting"]
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's best epoch, by bound where it is not vacuous and by training loss otherwise.
+    """A run's best epoch, by bound, or by training loss where the bound is vacuous.
 
     Attributes:
-        learned: False where the run was ended early because it had not learned.
-        train_linear, bound, kl: of the best evaluation; the bound in the paper's way.
-        test_zero_one: of the randomised classifier, new weights for every test example; of mlp and
-            pbg of their sign.
-        vote_zero_one: of the majority vote of a hundred draws; of repeats only.
-        small_kl: the small-kl bound of the same risk and KL, without a Monte-Carlo term.
-        certificate: with one, at δ in total, of repeats only; both pay for the priors of resets.
-        attempts: starts until the run learned.
+        learned: False if the run ended early because it had not learned.
+        train_linear, bound, kl: those of the best evaluation; the bound in the paper's way.
+        test_zero_one: error of the randomised classifier, with new weights for every test example;
+            for mlp and pbg, of the sign of their output.
+        vote_zero_one: error of the majority vote of a hundred draws; repeats only.
+        small_kl: the small-kl bound at the same risk and KL, without a Monte-Carlo term.
+        certificate: the bound of certificate.json, Monte-Carlo term included; repeats only. Both
+            pay for the priors of resets.
+        attempts: number of starts until the run learned.
     """
 
     learned: bool
@@ -59,10 +61,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Store:
-    """Runs by configuration; every method is safe against others working on the same folder.
+    """Runs by configuration; every method is safe while others work on the same folder.
 
     Attributes:
-        patience: seconds after which a lease that nobody touched is anybody's.
+        patience: seconds after which an untouched lease is free again.
     """
 
     folder: Path
@@ -72,7 +74,7 @@ class Store:
         return self.folder / "runs" / configuration.key
 
     def summary(self, configuration: Configuration) -> Summary | None:
-        """A finished run's results."""
+        """Return a finished run's results."""
         path = self.place(configuration) / "summary.json"
         return load_record(Summary, path) if path.exists() else None
 
@@ -91,7 +93,7 @@ class Store:
             return None
 
     def diverged(self, configuration: Configuration) -> bool:
-        """Whether its training came to no finite number, which another try would not change."""
+        """Return whether training diverged, which another try would not change."""
         return "FloatingPointError" in (self.failure(configuration) or "")
 
     def finish(self, configuration: Configuration, summary: Summary) -> None:
@@ -103,7 +105,7 @@ class Store:
 
     @contextmanager
     def lease(self, configuration: Configuration) -> Iterator[bool]:
-        """Whether the run is ours to make; while it is, others are told so."""
+        """Yield whether the run is ours to make; while it is, others see the lease."""
         place = self.place(configuration)
         place.mkdir(parents=True, exist_ok=True)
         path = place / "lease"
@@ -125,13 +127,13 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def _take(self, path: Path) -> str | None:
-        """Create the lease and return its token; a stale one is first moved away."""
+        """Create the lease and return its token; move a stale one away first."""
         seen = _token(path)
         if path.exists() and not self._alive(path):
             aside = path.with_name(f"lease.{uuid.uuid4()}")
             try:
                 path.rename(aside)
-                if _token(aside) != seen:  # somebody was quicker, and this is his
+                if _token(aside) != seen:  # somebody else was quicker
                     os.link(aside, path)
                     return None
             except (FileNotFoundError, FileExistsError):
@@ -142,7 +144,7 @@ class Store:
         own = path.with_name(f"lease.{uuid.uuid4()}")
         own.write_text(token)
         try:
-            os.link(own, path)  # there with its token at once, or not at all
+            os.link(own, path)  # appears with its token at once, or not at all
         except FileExistsError:
             return None
         finally:
@@ -150,7 +152,7 @@ class Store:
         return token
 
     def _alive(self, path: Path) -> bool:
-        """By the clocks of this machine and of the file's, which must agree within patience."""
+        """Return whether a lease is fresh, by clocks that must agree within `patience`."""
         try:
             return abs(time.time() - path.stat().st_mtime) < self.patience
         except OSError:

@@ -1,4 +1,4 @@
-"""Which runs a table needs: the grid first, then the repeats of its winners."""
+"""A sweep: the runs that a table needs, the grid first and then the repeats of its winners."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from pacbayes.experiments.columns import ADDED, Configuration, chosen, grid
-from pacbayes.experiments.store import Store
+from pacbayes.data import NAMES
+from pacbayes.experiments.columns import ADDED, COLUMNS, Configuration, chosen, grid
+from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import load_record, save_json
+from pacbayes.spelling import did_you_mean
 from pacbayes.training.loop import VACUOUS
 
 __all__ = ["Grid", "Sweep"]
 
 Grid = Literal["chosen", "paper"]
+BINARY = tuple(name for name in NAMES if name == "digits" or name.startswith("binary-"))
 _REMEMBERED = "sweep.json"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What was asked for: columns, how their hyper-parameters are found, how many repeats."""
+    """What is asked for: columns, how to find their hyper-parameters, the number of repeats."""
 
     columns: Sequence[str]
     dataset: str = "binary-mnist"
@@ -27,48 +30,44 @@ class Sweep:
     repeats: int = 10
     search: Grid = "chosen"
 
+    def __post_init__(self) -> None:
+        _check_name("column", self.columns, COLUMNS)
+        _check_name("data set of two classes", (self.dataset,), BINARY)
+
     def remember(self, store: Store) -> None:
-        """Leave what was asked for, so that `status` needs the store's folder alone."""
+        """Save what is asked for, so that `status` needs only the store's folder."""
         store.folder.mkdir(parents=True, exist_ok=True)
         save_json(store.folder / _REMEMBERED, asdict(self))
 
     def or_last(self, store: Store) -> Sweep:
-        """What was asked for last; of a store that does not say, this."""
+        """Return what was last asked of the store, or this sweep if the store does not say."""
         if not store.folder.is_dir():
-            raise ValueError(f"no store of runs at {store.folder}; make one by reproduce table1")
+            raise ValueError(
+                f"{store.folder} is not a store of runs; make one with pacbayes reproduce table1"
+            )
         path = store.folder / _REMEMBERED
         return load_record(Sweep, path) if path.exists() else self
 
     def searched(self) -> list[Configuration]:
-        """Every point of the grid, none where the paper's choice is taken."""
+        """Return every point of the grid; none if the paper's choice is taken."""
         if self.search == "chosen":
             return []
         return [c for column in self.columns for c in grid(column, self.dataset, self.epochs)]
 
     def winner(self, column: str, store: Store) -> Configuration | None:
-        """The best point of a column's grid; None while a point is missing that did not diverge.
-
-        By bound where one is not vacuous, else by training loss, among the runs that learned.
-        """
+        """Return the best point of a column's grid; None while a point is missing."""
         if self.search == "chosen" or column in ADDED:
             return chosen(column, self.dataset, self.epochs)
         points = list(grid(column, self.dataset, self.epochs))
-        missing = [c for c in points if store.state(c) != "done"]
-        if not all(store.diverged(c) for c in missing):
+        if any(store.state(c) != "done" and not store.diverged(c) for c in points):
             return None
-        found = [(c, s) for c in points if (s := store.summary(c)) is not None]
-        found = [(c, s) for c, s in found if s.learned] or found
-        if not found:
-            return None
-        bounds = [s.bound for _, s in found if s.bound is not None]
-        by = "bound" if bounds and min(bounds) < VACUOUS else "train_linear"
-        return min(found, key=lambda pair: getattr(pair[1], by))[0]
+        return _best([(c, s) for c in points if (s := store.summary(c)) is not None])
 
     def repeated(self, store: Store) -> list[Configuration]:
-        """The repeats of the winners that are known by now; repeats count from 1.
+        """Return the repeats of the winners known so far; repeats count from 1.
 
-        One that never learned or diverged, however often it was reset, is followed by another, so
-        that as many as were asked for may learn; twice as many are made at most.
+        A repeat that diverged or never learned, even after resets, is followed by another, so that
+        as many learn as were asked for. At most twice as many are made.
         """
         winners = [self.winner(column, store) for column in self.columns]
         wanted, found = dict.fromkeys(self.columns, self.repeats), []
@@ -82,9 +81,26 @@ class Sweep:
         return found
 
     def shown(self, store: Store) -> dict[str, Configuration]:
-        """Of every column the first repeat that learned: its course is what is drawn."""
+        """Return the first repeat of every column that learned, whose curves figures show."""
         found: dict[str, Configuration] = {}
         for c in self.repeated(store):
             if (summary := store.summary(c)) is not None and summary.learned:
                 found.setdefault(c.column, c)
         return found
+
+
+def _best(found: list[tuple[Configuration, Summary]]) -> Configuration | None:
+    """Return the best by bound, or by training loss if all are vacuous, among runs that learned."""
+    found = [(c, s) for c, s in found if s.learned] or found
+    if not found:
+        return None
+    bounds = [s.bound for _, s in found if s.bound is not None]
+    by = "bound" if bounds and min(bounds) < VACUOUS else "train_linear"
+    return min(found, key=lambda pair: getattr(pair[1], by))[0]
+
+
+def _check_name(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; choose from {', '.join(known)}"
+            raise ValueError(f"no {kind} {name!r}{hint}")

@@ -1,4 +1,4 @@
-"""The paper's two tables beside ours: for a terminal, Markdown, CSV and LaTeX."""
+"""The paper's two tables and our numbers, as text for a terminal, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pacbayes import paper
-from pacbayes.experiments.columns import chosen
+from pacbayes.experiments.columns import Configuration, chosen
 from pacbayes.experiments.store import Store, Summary
 from pacbayes.experiments.sweep import Sweep
 
@@ -25,12 +25,12 @@ _EXTRA = ("vote_zero_one", "small_kl", "certificate")
 
 @dataclass(frozen=True)
 class Line:
-    """One column of the paper's table: the summaries of its repeats, and what was printed."""
+    """One column of the paper's table: the summaries of its repeats, and the printed numbers."""
 
     column: str
     summaries: Sequence[Summary]
     printed: paper.PaperResult | None = None
-    hopeless: int = 0  # repeats that never learned, however often they were reset
+    hopeless: int = 0  # repeats that never learned, even after resets
 
     def values(self, name: str) -> list[float]:
         return [v for s in self.summaries if (v := getattr(s, name)) is not None]
@@ -44,9 +44,7 @@ class Line:
         return statistics.stdev(values) if len(values) > 1 else None
 
     def difference(self, name: str) -> float | None:
-        """Ours less the paper's in units of both σ together; None where one is missing, or the σ
-        print as zero.
-        """
+        """Return ours minus the paper's in units of the combined σ; None if one is missing."""
         ours, theirs = self.mean(name), getattr(self.printed, name, None)
         if ours is None or theirs is None:
             return None
@@ -55,7 +53,7 @@ class Line:
 
 
 def lines(sweep: Sweep, store: Store) -> list[Line]:
-    """What the store has of a sweep; the paper's numbers beside it on the paper's data."""
+    """Return what the store has of a sweep, with the paper's numbers if on the paper's data."""
     found, beside = [], sweep.dataset == "binary-mnist"
     made = [(c.column, s) for c in sweep.repeated(store) if (s := store.summary(c)) is not None]
     for column in sweep.columns:
@@ -110,55 +108,78 @@ def table2(found: Sequence[Line], sweep: Sweep, store: Store) -> list[list[str]]
 
 
 def grid_table(sweep: Sweep, store: Store) -> list[list[str]]:
-    """Every point of the search that was run; which is best, and which the paper chose."""
+    """Every point of the search, with the best one and the paper's choice marked."""
     rows = [["column", "rate", "T", "layers", "train linear", "test 0-1", "bound 0-1", "KL", ""]]
     for column in sweep.columns:
-        winner = sweep.winner(column, store)
-        theirs = chosen(column, sweep.dataset, sweep.epochs)
-        for c in (c for c in sweep.searched() if c.column == column):
-            summary = store.summary(c)
-            row = [column, f"{c.learning_rate:g}", "–" if column == "mlp" else str(c.samples)]
-            row.append(str(c.depth))
-            if summary is None:
-                rows.append([*row, *"––––", (store.failure(c) or "not run").splitlines()[0]])
-                continue
-            row += [_percent(getattr(summary, name)) for name in _ROWS]
-            row.append(_number(summary.kl))
-            remarks = {
-                "best": c == winner,
-                "the paper's": c == theirs,
-                "ended early": not summary.learned,
-            }
-            rows.append([*row, ", ".join(text for text, holds in remarks.items() if holds)])
+        remarkable = {
+            "best": sweep.winner(column, store),
+            "the paper's": chosen(column, sweep.dataset, sweep.epochs),
+        }
+        points = (c for c in sweep.searched() if c.column == column)
+        rows += [_grid_row(c, store, remarkable) for c in points]
     return rows
 
 
-def render(rows: Sequence[Sequence[str]], style: Format) -> str:
-    """Rows, the first of which is the heading, as text."""
-    if style == "csv":
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows(rows)
-        return buffer.getvalue()
-    if style == "latex":
-        body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
-        top = rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}" + "\n\\toprule"
-        return "\n".join([top, body[0], r"\midrule", *body[1:], "\\bottomrule\n\\end{tabular}\n"])
-    widths = [max(2, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
-    padded = [
-        [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
-        for row in rows
-    ]
-    if style == "terminal":
-        return "\n".join("  ".join(row) for row in padded) + "\n"
-    padded = [[cell.replace("|", r"\|") for cell in row] for row in padded]
-    rule = ["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [padded[0], rule, *padded[1:]]) + "\n"
+def _grid_row(
+    c: Configuration, store: Store, remarkable: Mapping[str, Configuration | None]
+) -> list[str]:
+    T = "–" if c.column == "mlp" else str(c.samples)
+    row = [c.column, f"{c.learning_rate:g}", T, str(c.depth)]
+    summary = store.summary(c)
+    if summary is None:
+        return [*row, *"––––", (store.failure(c) or "not run").splitlines()[0]]
+    remarks = [text for text, point in remarkable.items() if point == c]
+    remarks += [] if summary.learned else ["ended early"]
+    numbers = [_percent(getattr(summary, name)) for name in _ROWS]
+    return [*row, *numbers, _number(summary.kl), ", ".join(remarks)]
+
+
+Rows = Sequence[Sequence[str]]
+
+
+def render(rows: Rows, style: Format) -> str:
+    """Return rows, the first of which is the heading, as text."""
+    return _STYLES[style](rows)
+
+
+def _csv(rows: Rows) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue()
+
+
+def _latex(rows: Rows) -> str:
+    body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
+    top = rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}" + "\n\\toprule"
+    return "\n".join([top, body[0], r"\midrule", *body[1:], "\\bottomrule\n\\end{tabular}\n"])
+
+
+def _widths(rows: Rows) -> list[int]:
+    return [max(2, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
+
+
+def _padded(rows: Rows) -> list[list[str]]:
+    first, *widths = _widths(rows)
+    pairs = ((row, zip(row[1:], widths, strict=True)) for row in rows)
+    return [[row[0].ljust(first), *(cell.rjust(w) for cell, w in rest)] for row, rest in pairs]
+
+
+def _terminal(rows: Rows) -> str:
+    return "\n".join("  ".join(row) for row in _padded(rows)) + "\n"
+
+
+def _markdown(rows: Rows) -> str:
+    first, *widths = _widths(rows)
+    rule = ["-" * first, *("-" * (w - 1) + ":" for w in widths)]
+    head, *body = [[cell.replace("|", r"\|") for cell in row] for row in _padded(rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body]) + "\n"
+
+
+_STYLES = {"csv": _csv, "latex": _latex, "terminal": _terminal, "markdown": _markdown}
 
 
 def printed(value: float | None) -> str:
-    """A number of the paper's as it stands there: per cent to three digits, two of them decimals
-    at most.
-    """
+    """Return a number as the paper prints it: per cent, three digits, at most two decimals."""
     percent = 100 * (value or 0.0)
     return _number(value, None, 100, 2 if percent < 10 else 1 if percent < 100 else 0)
 

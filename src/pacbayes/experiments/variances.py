@@ -1,4 +1,4 @@
-"""How much the estimators vary: of the output, with and without aggregation, and of gradients."""
+"""Variances of the estimators: of outputs, with and without aggregation, and of gradients."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def gradient_variances(
 ) -> dict[str, list[float]]:
     """Total variance of the gradient of the linear loss of a sign network, by estimator and T.
 
-    Of straight-through this is the variance alone: it is also biased. NaN where T is too small.
+    Straight-through is also biased; this is its variance alone. NaN where T is too small.
     """
     found: dict[str, list[float]] = {}
     state = network.state_dict()
