@@ -36,7 +36,7 @@ def test_changes_override_a_protocol_and_survive_json():
         ({"activation": "sign", "estimator": "leave-one-out", "samples": 1}, "at least 2, got 1"),
         ({"activation": "sign", "estimator": "local-expectation", "samples": 1}, "at least 2"),
         ({"widths": (3, 0)}, "widths must be between"),
-        ({"widths": "none"}, r"widths must be numbers, as \(100, 100\), or \(\), got 'none'"),
+        ({"widths": "none"}, r"widths must be integers such as \(100, 100\), or \(\), got 'none'"),
         ({"prior_scale": 1e-30}, "prior_scale"),
         ({"prior_scale": float("inf")}, "prior_scale"),
         ({"epochs": 10**20}, "epochs"),

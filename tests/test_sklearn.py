@@ -321,9 +321,9 @@ def test_evaluations_are_shown_when_asked_for(capsys):
         ({"delta": 2.0}, r"^delta: .*, got 2\.0$"),
         ({"epochs": -3}, r"^epochs: .*, got -3$"),
         ({"prior_fraction": 1.5}, "prior_fraction"),
-        ({"priors": 0}, "priors must be a whole number from 1 on, got 0"),
+        ({"priors": 0}, "priors must be a positive integer, got 0"),
         ({"activation": "tanh"}, "activation"),
-        ({"votes": 0}, "votes must be a whole number from 1 on, got 0"),
+        ({"votes": 0}, "votes must be a positive integer, got 0"),
         ({"widths": 100}, r"widths must be a sequence, as \(100,\), got 100"),
     ],
 )

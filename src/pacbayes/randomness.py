@@ -1,4 +1,4 @@
-"""One seed, several independent streams: no purpose reuses another's numbers."""
+"""Independent random streams from one seed, one for each purpose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBERS: dict[Purpose, int] = {
 
 
 def stream(seed: int, purpose: Purpose) -> int:
-    """A 64-bit seed for one purpose, from numpy's SeedSequence."""
+    """Return a 64-bit seed for one purpose, from numpy's SeedSequence."""
     sequence = np.random.SeedSequence(seed, spawn_key=(_NUMBERS[purpose],))
     words = sequence.generate_state(1, np.uint64)
     return int(words[0])
@@ -36,17 +36,17 @@ def stream(seed: int, purpose: Purpose) -> int:
 
 @contextmanager
 def seeded(seed: int, purpose: Purpose) -> Iterator[None]:
-    """Torch's generator seeded inside, and as it was outside."""
+    """Seed torch's generator inside the context and restore it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(seed, purpose))
         yield
 
 
 def one_by_one(function: Callable[[Tensor], Tensor], x: Tensor, seed: int) -> Tensor:
-    """A function that draws, of each example alone, torch's generator seeded by the example itself.
+    """Apply a function that draws to each example alone, seeding torch's generator by the example.
 
-    So draws are fresh for every new example, whatever company it comes in, and asked again about
-    the same one the answer is the same.
+    Draws are then fresh for every new example, independent of its batch, and the same when the same
+    example comes again.
     """
     key, out = stream(seed, "prediction").to_bytes(8, "little"), []
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""Everything that determines a run, as one validated, frozen record."""
+"""The settings of a run, validated and frozen."""
 
 from __future__ import annotations
 
@@ -23,61 +23,69 @@ class Settings(BaseModel):
     estimator: Estimator = "leave-one-out"
     learned_scale: bool = False
     prior_scale: float = Field(1.0, ge=1e-9, le=1e9)  # float32 has squares of these
-    prior_scales: tuple[
-        float, ...
-    ] = ()  # all that are tried, this one among them; each is paid for
-    prior_fraction: float = Field(0.0, ge=0, lt=1)  # of the examples, for learning the prior
-    prior_epochs: int = Field(100, ge=1)  # of learning it
+    prior_scales: tuple[float, ...] = ()  # all that are tried, prior_scale included; each pays
+    prior_fraction: float = Field(
+        0.0, ge=0, lt=1
+    )  # fraction of the examples that the prior learns from
+    prior_epochs: int = Field(100, ge=1)  # epochs of learning the prior
     prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     prior_augmentation: Augmentation = "none"
     objective: Objective = "fix-lambda"
-    lam: float | None = Field(None, gt=1, allow_inf_nan=False)  # λ, or its start; None is n
-    lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # of SGD on ln λ
+    lam: float | None = Field(
+        None, gt=1, allow_inf_nan=False
+    )  # λ or its initial value; None means n
+    lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # learning rate of ln λ
     epochs: int = Field(200, ge=1, le=1_000_000)
-    batch_size: int | None = Field(
-        None, ge=1, le=2**31
-    )  # None is a hundredth of n, within 16 and 512
+    batch_size: int | None = Field(None, ge=1, le=2**31)  # None: n/100, between 16 and 512
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     samples: int = Field(10, ge=1, le=10_000)  # T in training
-    kl_warmup: float = Field(0.0, ge=0, le=1)  # part of the run in which the KL's weight grows
+    kl_warmup: float = Field(0.0, ge=0, le=1)  # fraction of the run in which the KL's weight grows
     evaluate_every: int = Field(5, ge=1)  # epochs
     evaluation_samples: int = Field(10, ge=1, le=10_000)  # T in evaluations
-    engine: Engine = "auto"  # native where it can be
-    repeats: bool = False  # says that examples naturally occur more than once
+    engine: Engine = "auto"  # native where possible
+    repeats: bool = False  # declares that examples naturally repeat
     delta: float = Field(0.05, gt=0, lt=1)
     seed: int = Field(0, ge=0, lt=2**63)
 
     @field_validator("widths", mode="before")
     @classmethod
     def _no_text(cls, widths: Any) -> Any:
-        if isinstance(widths, str):  # its letters would be taken for widths
-            raise ValueError(f"widths must be numbers, as (100, 100), or (), got {widths!r}")
+        if isinstance(widths, str):  # its characters would be taken for widths
+            raise ValueError(f"widths must be integers such as (100, 100), or (), got {widths!r}")
         return widths
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         if any(not 1 <= d <= 100_000 for d in self.widths):
             raise ValueError(f"widths must be between 1 and 100000, got {self.widths}")
-        if any(not 1e-9 <= s <= 1e9 for s in self.prior_scales):
-            raise ValueError(f"prior scales must be within 1e-9 and 1e9, got {self.prior_scales}")
-        if self.prior_scales and self.prior_scale not in self.prior_scales:
-            raise ValueError(f"prior scale {self.prior_scale} is not among {self.prior_scales}")
-        if len(set(self.prior_scales)) < len(self.prior_scales):
-            raise ValueError(f"a prior scale occurs twice in {self.prior_scales}")
         if self.prior_augmentation != "none" and not self.prior_fraction:
             raise ValueError(
-                "augmentation is for a prior's own part of the data; give it a fraction"
+                "augmentation is for a prior that learns; give it a fraction of the examples"
             )
         if not self.widths and self.estimator.startswith("reinforce"):
-            raise ValueError("reinforce needs hidden layers, got widths none")
+            raise ValueError("reinforce needs hidden layers, got no widths")
+        self._check_scales()
+        self._check_samples()
+        return self
+
+    def _check_scales(self) -> None:
+        scales = self.prior_scales
+        if any(not 1e-9 <= scale <= 1e9 for scale in scales):
+            raise ValueError(f"prior scales must be between 1e-9 and 1e9, got {scales}")
+        if scales and self.prior_scale not in scales:
+            raise ValueError(f"prior scale {self.prior_scale} is not among {scales}")
+        if len(set(scales)) < len(scales):
+            raise ValueError(f"a prior scale occurs twice in {scales}")
+
+    def _check_samples(self) -> None:
+        """Refuse one sample where the estimator of sign units needs two."""
         depth = len(self.widths) if self.activation == "sign" else 0
         least = {"leave-one-out": 1, "local-expectation": 2}.get(self.estimator, depth + 1)
         if depth >= least and self.samples < 2:
-            raise ValueError(f"{self.estimator} needs samples of at least 2, got {self.samples}")
-        return self
+            raise ValueError(f"{self.estimator} needs at least 2 samples, got {self.samples}")
 
     def batch(self, n: int) -> int:
-        """Examples in a mini-batch, out of n: enough steps for few, enough work for many."""
+        """Return the batch size for n examples: enough steps for few, enough work for many."""
         return self.batch_size or min(512, max(16, n // 100))
 
     @classmethod
@@ -90,11 +98,11 @@ class Settings(BaseModel):
         classes: int = 2,
         **changes: Any,
     ) -> Settings:
-        """A protocol's defaults for an activation, with changes.
+        """Return a protocol's defaults for an activation, with changes.
 
-        `paper` is the published protocol at the published best hyper-parameters; `fast` is the
-        recipe that reaches the best bound within a minute on two CPU cores (docs/recipes.md), with
-        other defaults where a part of the data is given to the prior.
+        `paper` is the published protocol at the published best hyper-parameters. `fast` reaches the
+        best bound within a minute on two CPU cores (docs/recipes.md); it has other defaults where
+        the prior learns from a part of the data.
         """
         if activation not in (units := get_args(Activation)):
             raise ValueError(f"activation must be one of {', '.join(units)}, got {activation!r}")
@@ -113,7 +121,7 @@ class Settings(BaseModel):
             chosen |= {"estimator": "marginal", "batch_size": 256}
         else:
             chosen |= {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
-            if classes > 2:  # where a sum over each unit's values would be an integral for each
+            if classes > 2:  # local-expectation would need an integral for every unit
                 chosen |= {"estimator": "leave-one-out"}
             chosen |= _NEAR_A_LEARNED_PRIOR if learned_prior else {}
         return cls(**(chosen | changes))

@@ -41,53 +41,55 @@ __all__ = ["CertificateWarning", "PACBayesClassifier"]
 
 Array = NDArray[Any]
 PredictorName = Literal["drawn", "vote", "randomised"]
-_BOUND_SET = 8  # examples it needs at least
+_BOUND_SET = 8  # least number of examples in it
 
 
 class CertificateWarning(UserWarning):
-    """A classifier was fitted, but nothing can be certified about it."""
+    """A classifier was fitted, but it cannot be certified."""
 
 
 class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A stochastic neural network with a certificate about what `predict` does on new examples.
+    """A stochastic neural network with a certificate for the errors of `predict` on new examples.
 
-    A prior learns from a part of the training examples, and the posterior from the rest, which is
-    also what the certificate is derived from: no example is held out from training.
+    A prior learns from one part of the training examples and the posterior from the rest. The
+    certificate is derived from that rest too, so no example is held out from training.
 
     Args:
-        activation: hidden units: relu, sigmoid or sign.
-        widths: of the hidden layers; none give a linear classifier.
-        predictor: who predicts, and is certified. `drawn` is one network drawn from the posterior
-            and kept; `vote` the majority of `votes` draws; `randomised` draws weights. Both draw
-            anew for every new example, and the same when asked about it again.
-        prior_fraction: part of the examples that the prior learns from; 0 takes a data-free one.
-        prior_scale: deviation of the prior's weights; None is the protocol's.
-        prior_epochs, epochs, batch_size, learning_rate, samples: of training; None is what
-            `Settings.of` has for the protocol `fast`.
+        activation: activation of the hidden layers: relu, sigmoid or sign.
+        widths: widths of the hidden layers; none give a linear classifier.
+        predictor: the predictor that is used and certified. `drawn` is one network drawn from the
+            posterior and kept; `vote` is the majority of `votes` draws; `randomised` draws weights
+            for every prediction. The last two draw anew for every new example, and the same again
+            for the same example.
+        prior_fraction: fraction of the examples that the prior learns from; 0 means a data-free
+            prior.
+        prior_scale: standard deviation of the prior's weights; None is the protocol's default.
+        prior_epochs, epochs, batch_size, learning_rate, samples: training settings; None is the
+            default of `Settings.of` for the protocol `fast`.
         preprocessing: a transformer, cloned and fitted to the prior's part alone, so that the
-            certificate keeps; `auto` standardises where there is such a part. A transformer fitted
-            before this classifier, as in a pipeline, has seen the bound set: nothing is certified
-            then, where that can be seen.
+            certificate stays valid; `auto` standardises if there is such a part. A transformer
+            fitted before this classifier, as in a pipeline, has seen the bound set; where that can
+            be detected, no certificate is issued.
         priors: how many candidates a search tries on the same examples, whatever it varies; all are
             paid for.
         delta: probability with which the certificate may fail.
-        votes: draws of a vote, and of the risk of a vote or randomised classifier.
-        repeats: says that examples naturally occur more than once.
-        engine: native where it can be, or torch.
-        random_state: an int makes everything reproducible, predictions too.
-        verbose: prints every evaluation.
+        votes: draws of a vote, and draws for the risk of a vote or randomised classifier.
+        repeats: declares that examples naturally occur more than once.
+        engine: native where possible, or torch.
+        random_state: an int makes everything reproducible, predictions included.
+        verbose: print every evaluation.
 
     Attributes:
-        certificate_: at most `certificate_.bound` error with probability 1 − δ; None where a
+        certificate_: at most `certificate_.bound` error with probability 1 − δ; None if a
             `CertificateWarning` says why.
-        classes_, n_features_in_, feature_names_in_: as ever; which classes there are counts as
-            known beforehand.
+        classes_, n_features_in_, feature_names_in_: as usual; the set of classes counts as known
+            beforehand.
         predictor_, votes_: as fitted and certified, whatever is set afterwards.
-        network_: the posterior beside its prior.
-        weights_: of the drawn network, by the names in `network_`.
-        preprocessing_: as fitted, or None.
-        history_: every evaluation.
-        n_iter_: epochs made, fewer after Ctrl-C, which keeps the best.
+        network_: the posterior and its prior.
+        weights_: weights of the drawn network, by their names in `network_`.
+        preprocessing_: the fitted transformer, or None.
+        history_: all evaluations.
+        n_iter_: epochs trained; fewer after Ctrl-C, which keeps the best so far.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> x, y = load_breast_cancer(return_X_y=True)
@@ -148,7 +150,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, index = np.unique(y, return_inverse=True)
         k, n = len(self.classes_), len(X)
         if k < 2:
-            raise ValueError(f"need examples of two classes or more, got one class, {y[0]}")
+            raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         if n <= _BOUND_SET:
             raise ValueError(f"need more than {_BOUND_SET} examples, got n_samples = {n}")
         self._seed = int(check_random_state(self.random_state).randint(2**31))
@@ -163,7 +165,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = self._prior(x[own], labels[own], settings)
         self._train(network, x[bound], labels[bound], settings)
         self.network_ = network.double().eval()
-        self.predictor_, self.votes_ = self.predictor, self.votes  # whom the certificate is about
+        self.predictor_, self.votes_ = self.predictor, self.votes  # as certified
         try:
             as_they_came = torch.tensor(X), labels
             self.certificate_: Certificate | None = self._certify(
@@ -171,7 +173,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         except NoSampleError as error:
             self.certificate_ = None
-            advice = "; preprocessing= fits it to the prior's part alone"
+            advice = (
+                "; pass the transformer as preprocessing=, which fits it to the prior's part alone"
+            )
             advice = advice if isinstance(error, FittedError) else ""
             warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
         self.weights_: dict[str, Tensor] = {}
@@ -182,15 +186,15 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Scores, (n,) or (n, k): the drawn network's own, else F̂ or the logarithms of shares."""
+        """Return scores, (n,) or (n, k): the drawn network's, else F̂ or the logarithms of shares."""
         z = self._scores(self._checked(X))
         return z if z.ndim == 1 or self.predictor_ == "drawn" else np.log(np.maximum(z, 1e-300))
 
     def predict_proba(self, X: Any) -> Array:
-        """Shares of the votes, (n, k), which are what `randomised` draws by.
+        """Return shares of the votes, (n, k), the probabilities by which `randomised` draws.
 
-        Of a drawn network its scores at a temperature fitted to the training examples. No
-        certificate is about these.
+        For a drawn network, return its scores at a temperature fitted to the training examples. No
+        certificate covers these.
         """
         z = self._scores(self._checked(X))
         if self.predictor_ == "drawn":
@@ -201,7 +205,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
 
     def predict(self, X: Any) -> Array:
-        """Labels, by the predictor that is certified."""
+        """Predict labels with the certified predictor."""
         chosen = self._decide(self._checked(X), Predictor(self.predictor_))
         labels: Array = self.classes_[chosen.index.numpy()]
         return labels
@@ -212,9 +216,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("votes", "priors"):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number from 1 on, got {value!r}")
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
         if not isinstance(self.widths, Sequence):
-            raise ValueError(f"widths must be a sequence, as (100,), got {self.widths!r}")
+            raise ValueError(f"widths must be a sequence such as (100,), got {self.widths!r}")
         if not 0 <= self.prior_fraction < 1:
             raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
 
@@ -231,7 +235,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         try:
             return Settings.of("fast", self.activation, classes=k, **given)
-        except ValidationError as error:  # of several lines
+        except ValidationError as error:  # its text has several lines
             wrong = error.errors()[0]
             name = ".".join(map(str, wrong["loc"])) or "settings"
             raise ValueError(f"{name}: {wrong['msg']}, got {wrong['input']!r}") from None
@@ -262,7 +266,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     line = f"{what}, epoch {e.epoch}: risk {e.risk:.4f}, KL {e.kl:.1f}"
                     print(f"{line}, bound {e.bound:.4f}", file=sys.stderr)
         except KeyboardInterrupt:
-            print(f"interrupted: the {what} stays as it is", file=sys.stderr)
+            print(f"interrupted: keeping the {what} as it is", file=sys.stderr)
 
     def _certify(self, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) -> Certificate:
         own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
@@ -272,7 +276,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             certificate = certify_drawn(self.network_, x, y, seed=seed, **own)[0]
             return replace(certificate, predictor="one network drawn from Q and kept in weights_")
         with seeded(self._seed, "certificate"):
-            # Markov's inequality, so first-order covers a vote of however many fresh draws.
+            # By Markov's inequality, first-order covers a vote of any number of fresh draws.
             bound = "first-order" if self.predictor_ == "vote" else "small-kl"
             return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
 
@@ -295,7 +299,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _temperature(z: Array, index: Array) -> float:
-    """At which the scores are the likeliest log-odds of the examples (Guo et al. 2017)."""
+    """Return the temperature at which scores fit the examples best (Guo et al. 2017)."""
     wide = np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
     size = float(np.abs(wide).mean()) or 1.0
 

@@ -125,7 +125,7 @@ def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch)
     err = run_cli(*train, "--engine", "torch", "--out", tmp_path / "b")[2]
     assert "torch engine (asked for)" in err
     err = run_cli(*train, "--estimator", "reinforce", "--out", tmp_path / "c")[2]
-    assert "torch engine (the native engine draws weights of fixed scales, for two classes)" in err
+    assert "torch engine (native REINFORCE needs fixed scales and two classes)" in err
     per_example = ("--estimator", "reinforce-per-example", "--unit-scale")
     err = run_cli(*train, *per_example, "--out", tmp_path / "e")[2]
     assert "torch engine (the native engine does not draw weights for every example)" in err
@@ -258,11 +258,17 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("certify", "{tmp}"), "is not a run folder"),
         (("certify", "{tmp}", "-T", "0"), "--samples must be at least 1 and at most 100000, got 0"),
         (("reproduce", "table3", "--out", "{tmp}/r"), "table3"),
-        (("reproduce", "table1", "--out", "{tmp}/r", "--columns", "a"), "no column 'a'; choose from"),
-        (("reproduce", "table1", "--out", "{tmp}/r", "--dataset", "x"), "no data set 'x'"),
+        (
+            ("reproduce", "table1", "--out", "{tmp}/r", "--columns", "a"),
+            "no column 'a'; choose from",
+        ),
+        (
+            ("reproduce", "table1", "--out", "{tmp}/r", "--dataset", "x"),
+            "no data set of two classes 'x'",
+        ),
         (("reproduce", "table1", "--out", "{tmp}/r", "--executor", "dask"), "go together"),
         (("compare", "--n", "3", "--out", "{tmp}/b.png"), "n must be at least 8"),
-        (("train", "--out", "{tmp}/r", "--prior-scale", "0.1,-1"), "within 1e-9 and 1e9"),
+        (("train", "--out", "{tmp}/r", "--prior-scale", "0.1,-1"), "between 1e-9 and 1e9"),
         (("train", "--out", "{tmp}/r", "--prior-scale", "a"), "--prior-scale must be numbers"),
         (("predict", "{tmp}", "x.csv", "--method", "best"), "'best' is not one of 'randomised'"),
         (("train", "--out", "{tmp}/r", "--prior-scale", "1e-30"), "--prior-scale"),
@@ -272,7 +278,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
             "--lambda-rate: Input",
         ),
         (("train", "--out", "{tmp}/r", "--lambda", "0"), "--lambda: Input"),
-        (("train", "--out", "{tmp}/r", "--prior-epochs", "3"), "give --prior-fraction, too"),
+        (("train", "--out", "{tmp}/r", "--prior-epochs", "3"), "give --prior-fraction too"),
         (("train", "--out", "{tmp}/r", "--test-data", "a.csv"), "--test-data is for a file"),
         (("train", "--out", "{tmp}/r", "--label", "y"), "--label is for a .csv file"),
         (("train", "--out", "{tmp}/r", "--fallback", "digit"), "did you mean 'digits'?"),
@@ -295,11 +301,11 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
             ),
             "training diverged",
         ),
-        (("certify", "{tmp}", "--networks", "5"), "--networks is for --bound disintegrated"),
-        (("certify", "{tmp}", "--exact", "--bound", "disintegrated"), "--exact is for"),
-        (("certify", "{tmp}", "--bound", "disintegrated", "-T", "9"), "--samples 9 has no use"),
-        (("certify", "{tmp}", "--exact", "--monte-carlo", "kl-chernoff"), "no use with --exact"),
-        (("reproduce", "table1", "--out", "{tmp}/file"), "a folder of its own"),
+        (("certify", "{tmp}", "--networks", "5"), "--networks needs --bound disintegrated"),
+        (("certify", "{tmp}", "--exact", "--bound", "disintegrated"), "--exact does not go with"),
+        (("certify", "{tmp}", "--bound", "disintegrated", "-T", "9"), "--samples 9 has no effect"),
+        (("certify", "{tmp}", "--exact", "--monte-carlo", "kl-chernoff"), "no effect with --exact"),
+        (("reproduce", "table1", "--out", "{tmp}/file"), "must be a folder for a store of runs"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
@@ -383,7 +389,7 @@ def test_brackets_in_a_path_are_part_of_it(run_cli, csv, tmp_path, name):
 def test_one_folder_is_a_run_or_a_store(run_cli, csv, tmp_path):
     run_cli("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
     code, _, err = run_cli("reproduce", "table1", "--out", tmp_path / "run")
-    assert (code, "a folder of its own" in err) == (2, True)
+    assert (code, "must be a folder for a store of runs" in err) == (2, True)
     asked = ("--columns", "mlp", "--dataset", "digits", "--epochs", "1", "--repeats", "1")
     assert run_cli("reproduce", "table1", *asked, "--out", tmp_path / "store")[0] == 0
     code, _, err = run_cli("train", "--dataset", csv, "--out", tmp_path / "store", *SMALL)

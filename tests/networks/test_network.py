@@ -240,9 +240,9 @@ def test_bad_shapes_and_names_are_refused():
         dense_network(3, (2, 0), "relu")
     with pytest.raises(ValueError, match="at least 1, got 0"):
         dense_network(3, (2,), "relu")(X.float(), 0)
-    with pytest.raises(ValueError, match="as many rules"):
+    with pytest.raises(ValueError, match="every layer needs one rule"):
         Dense([GaussianLinear(2, 2)], [])
-    with pytest.raises(ValueError, match=r"takes examples \(B, d\)"):
+    with pytest.raises(ValueError, match=r"needs examples of shape \(B, d\)"):
         dense_network(3, (2,))(torch.zeros(2, 4, 3), 1)
 
 

@@ -148,5 +148,5 @@ def test_pairs_err_together_as_often_as_the_squares_say():
     assert found.mean == pytest.approx(exact, abs=5 * 0.5 / found.draws**0.5)  # below 6e-7
     alone = empirical_risk(dense_network(3, ()).double(), x, y, 1)
     assert alone.of_pairs().draws is None
-    with pytest.raises(ValueError, match="needs 2 samples or more, got 1"):
+    with pytest.raises(ValueError, match="needs at least 2 samples, got 1"):
         empirical_risk(network, x, y, 1).of_pairs()

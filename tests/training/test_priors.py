@@ -303,7 +303,7 @@ def test_a_split_of_ones_own_is_noticed(run):
 
 
 def test_several_scales_must_all_be_scales():
-    with pytest.raises(ValueError, match="within 1e-9 and 1e9"):
+    with pytest.raises(ValueError, match="between 1e-9 and 1e9"):
         settings(prior_scales=(0.3, -1.0))
 
 

@@ -1,9 +1,9 @@
-"""Hidden units as sampling rules: T activations from the moments of their pre-activations.
+"""Activations as sampling rules: T activations from the moments of their pre-activations.
 
-A rule takes the mean and deviation of independent Gaussian pre-activations, (B, d) at the first
-layer and (T, B, d) above it, and returns T samples of the activations. No weight is ever drawn:
-given the activations below, the pre-activations of one example are independent Gaussians, so a
-local draw is a draw of fresh weights for every example and sample.
+A rule takes mean and deviation of independent Gaussian pre-activations, (B, d) at the first layer
+and (T, B, d) above it, and returns T samples of the activations. Weights are never drawn: given the
+activations below, the pre-activations of an example are independent Gaussians, so a local draw
+amounts to fresh weights for every example and sample.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def sign_straight(mean: Tensor, deviation: Tensor, T: int) -> Draw:
 
 
 def sign_of(z: Tensor) -> Tensor:
-    """The unit itself: ±1, and +1 at zero."""
+    """Return ±1, and +1 at zero."""
     return torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
 
 
-# What each rule's unit makes of a pre-activation whose weights are known.
+# The activation of each rule, for pre-activations with known weights.
 FUNCTIONS: dict[Rule, Callable[[Tensor], Tensor]] = {
     relu: torch.relu,
     sigmoid: torch.sigmoid,
@@ -79,7 +79,7 @@ FUNCTIONS: dict[Rule, Callable[[Tensor], Tensor]] = {
 
 
 def sample_sign(u: Tensor, T: int) -> Tensor:
-    """a = ±1 with P(a = 1) = Φ(u), (T, B, …) from u of shape (B, …) or (T, B, …)."""
+    """Draw a = ±1 with P(a = 1) = Φ(u), (T, B, …), from u of shape (B, …) or (T, B, …)."""
     with torch.no_grad():
         p = torch.erfc(u * -(0.5**0.5)).mul_(0.5)
         uniform = torch.rand(_sampled_shape(u, T), dtype=u.dtype, device=u.device)
@@ -88,7 +88,7 @@ def sample_sign(u: Tensor, T: int) -> Tensor:
 
 
 def log_sign_probability(a: Tensor, u: Tensor) -> Tensor:
-    """log Φ(a·u), finite and with the right slope however unlikely a is."""
+    """Return log Φ(a·u), finite and with the right slope even for very unlikely a."""
     log_q: Tensor = _LogSignProbability.apply(a, u)
     return log_q
 
@@ -96,8 +96,8 @@ def log_sign_probability(a: Tensor, u: Tensor) -> Tensor:
 class _LogSignProbability(torch.autograd.Function):
     """log Φ(z) at z = a·u with its slope a·φ(z)/Φ(z).
 
-    Written out because `torch.special.log_ndtr` takes longer than the rest of a training step; it
-    is needed only where erfc has no digits left.
+    Written out because `torch.special.log_ndtr` takes longer than the rest of a training step. Only
+    where erfc underflows is it needed.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What comes before the last layer: anything that draws activations (T, B, d) from inputs."""
+"""Bodies: everything before the last layer, which draws activations (T, B, d) from inputs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Freshness = Literal["exact", "per-example", "per-batch"]
 
 
 class Dense(nn.Module):
-    """Gaussian dense layers, each followed by a hidden unit's sampling rule.
+    """Gaussian dense layers, each followed by an activation's sampling rule.
 
-    Every example and every sample has weights of its own, through local draws.
+    Local draws give every example and every sample its own weights.
     """
 
     freshness: Freshness = "per-example"
@@ -29,13 +29,15 @@ class Dense(nn.Module):
     def __init__(self, layers: Sequence[GaussianLinear], rules: Sequence[Rule]) -> None:
         super().__init__()
         if not layers or len(layers) != len(rules):
-            raise ValueError(f"{len(layers)} layers need as many rules, got {len(rules)}")
+            raise ValueError(
+                f"every layer needs one rule, got {len(layers)} layers and {len(rules)} rules"
+            )
         self.layers: Sequence[GaussianLinear] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.rules = list(rules)
 
     def draw(self, x: Tensor, T: int) -> Draw:
         if x.dim() != 2:
-            raise ValueError(f"a dense body takes examples (B, d), got shape {tuple(x.shape)}")
+            raise ValueError(f"a dense body needs examples of shape (B, d), got {tuple(x.shape)}")
         a, log_prob = x, x.new_zeros(())
         for layer, rule in zip(self.layers, self.rules, strict=True):
             sample = rule(*layer.moments(a), T)
@@ -44,7 +46,7 @@ class Dense(nn.Module):
 
 
 class Deterministic(nn.Module):
-    """A module that always returns the same activations (B, d): the aggregate is then exact."""
+    """A module that always returns the same activations (B, d), so that the aggregate is exact."""
 
     freshness: Freshness = "exact"
 
@@ -57,17 +59,19 @@ class Deterministic(nn.Module):
     def draw(self, x: Tensor, T: int) -> Draw:
         a = self.module(x)
         if not torch.is_grad_enabled():
-            part = self.module(x[: (len(x) + 1) // 2])  # again, and in other company
+            part = self.module(x[: (len(x) + 1) // 2])  # again, in a smaller batch
             if not torch.allclose(a[: len(part)], part, rtol=1e-5, atol=1e-8):
-                raise ValueError("the body is not deterministic: two calls differ; use Sampled")
+                raise ValueError(
+                    "the body is not deterministic: two calls gave different results; use Sampled"
+                )
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))
 
 
 class Sampled(nn.Module):
-    """Any module that draws its own randomness when called; called once for each of T samples.
+    """Any module that draws its own randomness; it is called once for each of T samples.
 
-    The gradient is whatever its output's graph carries. Nothing is known of how its noise is
-    shared between the examples of a batch, so a batch counts as one draw.
+    The gradient is that of its output's graph. Since nothing is known about how its noise is shared
+    between the examples of a batch, a batch counts as one draw.
     """
 
     freshness: Freshness = "per-batch"

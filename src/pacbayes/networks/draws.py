@@ -1,4 +1,4 @@
-"""A sampled value, how probable its sampling was, and the gradient that follows."""
+"""A sampled value, its log-probability, and the gradient that follows from both."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Draw:
     """T samples for each of B examples.
 
     Attributes:
-        value: what was sampled, (T, B) for an output and (T, B, d) for activations. Its autograd
-            graph holds the *pathwise* part of the gradient.
+        value: the samples, (T, B) for an output and (T, B, d) for activations. Their autograd graph
+            holds the *pathwise* part of the gradient.
         log_prob: log-probability of everything sampled *without* a path, (T, B), or a scalar zero
-            where every sample has one.
+            if every sample has one.
     """
 
     value: Tensor

@@ -19,17 +19,17 @@ LARGEST_SUM = 2**24  # conditional probabilities in one layer's table, about 128
 
 
 def exact_aggregate(network: Network, x: Tensor) -> Tensor:
-    r"""F_Q(x), (B,), or every class's probability, (B, k), summed over all hidden activations.
+    r"""Return F_Q(x), (B,), or every class's probability, (B, k), summed over all activations.
 
         F_Q(x) = Σ_{a₁} … Σ_{a_{L−1}} erf(…a_{L−1}…) Q̃_{L−1}(a_{L−1}|a_{L−2}) … Q̃₁(a₁|x)
 
     (eq. iterated_integral).
 
-    Differentiable, so that it is the ground truth of gradients too. The cost grows as
-    2^(d_l + d_{l+1}); a network without hidden layers has nothing to sum.
+    It is differentiable, so it is the ground truth for gradients too. The cost grows as
+    2^(d_l + d_{l+1}). Without hidden layers nothing is summed.
 
     Raises:
-        ValueError: the units are not all signs, or the sum is too large.
+        ValueError: an activation is not sign, or the sum is too large.
     """
     a, weight = x, None  # activations (states, d) and their probabilities (B, states)
     if isinstance(network.body, Dense):
@@ -42,7 +42,9 @@ def exact_aggregate(network: Network, x: Tensor) -> Tensor:
             weight = conditional if weight is None else weight @ conditional
             a = states
     elif network.freshness != "exact":
-        raise ValueError("only dense sign networks and deterministic bodies can be summed exactly")
+        raise ValueError(
+            "an exact sum needs a dense sign network or a deterministic body; sample instead"
+        )
     else:
         a = network.body.draw(x, 1).value.squeeze(0)
     output = heads.aggregated(network.layer, Draw(a.unsqueeze(0), a.new_zeros(()))).value[0]
@@ -56,12 +58,12 @@ def sign_vectors(d: int, like: Tensor) -> Tensor:
 
 def _refuse(body: Dense, batch: int) -> None:
     if not set(body.rules) <= {activations.sign, activations.sign_straight}:
-        raise ValueError("only networks of sign units can be summed exactly")
+        raise ValueError("only sign activations can be summed exactly; sample instead")
     widths = [layer.bias.mean.shape[0] for layer in body.layers]
     rows = [batch, *(2**d for d in widths[:-1])]
     largest = max(r * 2**d * d for r, d in zip(rows, widths, strict=True))
     if largest > LARGEST_SUM:
         raise ValueError(
-            f"an exact sum over widths {widths} for {batch} examples needs a table of {largest} "
-            f"entries, more than {LARGEST_SUM}; sample it instead"
+            f"the exact sum over widths {widths} for {batch} examples needs {largest} numbers, "
+            f"more than the limit of {LARGEST_SUM}; sample instead"
         )

@@ -1,4 +1,4 @@
-"""A Gaussian over a tensor of weights, the prior it started from, and the KL between the two."""
+"""A Gaussian over a tensor of weights, its prior, and the KL between the two."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = [
     "kl_by_part",
 ]
 
-INITIAL_VARIANCE = 0.05  # of the truncated normal the means start from (Experiments; a variance)
+INITIAL_VARIANCE = 0.05  # of the truncated normal that means start from (Experiments; a variance)
 
 
 class Gaussian(nn.Module):
     r"""Q = N(μ, diag σ²) beside its prior P = N(μ₀, σ₀² I), frozen at construction.
 
-    The means start at a truncated normal of variance 0.05 (cut at two deviations), the scales at
-    σ₀; P is Q as it was then. μ₀ and σ₀ are buffers: saved and hashed, never trained.
+    The means start at a truncated normal of variance 0.05, cut at two standard deviations, and the
+    scales at σ₀; P is Q at that time. μ₀ and σ₀ are buffers: saved and hashed, never trained.
 
     Args:
-        shape: of the weight tensor.
-        scale: σ₀, which is also σ unless the scales are learned.
-        learned_scale: whether every weight has a trainable σ of its own.
+        shape: shape of the weight tensor.
+        scale: σ₀, and also σ unless the scales are learned.
+        learned_scale: whether every weight has its own trainable σ.
     """
 
     prior_mean: Tensor
@@ -60,18 +60,18 @@ class Gaussian(nn.Module):
 
     @property
     def variance(self) -> Tensor:
-        """σ², of the weights' shape where learned and a scalar otherwise."""
+        """σ², in the shape of the weights if learned, otherwise a scalar."""
         return (2 * self.log_scale).exp()
 
     def sample(self, *sizes: int) -> Tensor:
-        """Weights drawn from Q, `(*sizes, *shape)`, with a path to μ and σ."""
+        """Draw weights from Q, `(*sizes, *shape)`, with a path to μ and σ."""
         noise = torch.randn(
             *sizes, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device
         )
         return self.mean + self.log_scale.exp() * noise
 
     def log_density(self, weights: Tensor) -> Tensor:
-        """log q(w) summed over the weights' own dimensions, without a path through w."""
+        """Return log q(w), summed over the weights' own dimensions, without a path through w."""
         log_q: Tensor = _LogDensity.apply(self.mean, self.log_scale, weights.detach())
         return log_q
 
@@ -87,8 +87,8 @@ class Gaussian(nn.Module):
 class _LogDensity(torch.autograd.Function):
     """−Σ[½z² + ln σ + ½ln 2π] at z = (w − μ)/σ, with its score: z/σ in μ and z² − 1 in ln σ.
 
-    Written out because a hundred draws of all weights are large, and autograd would go through
-    them ten times.
+    Written out because a hundred draws of all weights are large and autograd would pass over them
+    ten times.
     """
 
     @staticmethod
@@ -119,10 +119,10 @@ def gaussians(module: nn.Module) -> dict[str, Gaussian]:
 
 
 def kl(module: nn.Module) -> Tensor:
-    """KL(Q|P) of every Gaussian in the module, a float64 scalar with a gradient.
+    """Return KL(Q|P) over all Gaussians in the module, a float64 scalar with a gradient.
 
     Raises:
-        ValueError: a trainable parameter belongs to no Gaussian, so Q would not cover it.
+        ValueError: a trainable parameter is not part of a Gaussian, so Q does not cover it.
     """
     _refuse_parameters_outside(module)
     parts = [g.kl() for g in gaussians(module).values()]
@@ -130,15 +130,15 @@ def kl(module: nn.Module) -> Tensor:
 
 
 def kl_by_part(module: nn.Module) -> dict[str, float]:
-    """The same KL, Gaussian by Gaussian, under the names the modules have in the network."""
+    """Return the same KL for every Gaussian, by its name in the network."""
     _refuse_parameters_outside(module)
     return {name: g.kl().item() for name, g in gaussians(module).items()}
 
 
 def digest_outside(module: nn.Module) -> str:
-    """SHA-256 of every parameter and buffer that belongs to no Gaussian, whatever its precision.
+    """Return a SHA-256 of every parameter and buffer outside all Gaussians, in any precision.
 
-    What predicts without being part of Q must be what it was before the data were seen.
+    They predict without being part of Q, so they must not change after data were seen.
     """
     inside = {id(t) for g in gaussians(module).values() for t in (*g.parameters(), *g.buffers())}
     hasher = hashlib.sha256()
@@ -152,7 +152,7 @@ def digest_outside(module: nn.Module) -> str:
 
 
 def digest_prior(module: nn.Module) -> str:
-    """SHA-256 of the prior of every Gaussian, whatever its precision."""
+    """Return a SHA-256 of the priors of all Gaussians, the same in any precision."""
     hasher = hashlib.sha256()
     for g in gaussians(module).values():
         for tensor in (g.prior_mean, g.prior_log_scale):

@@ -1,4 +1,4 @@
-"""Layers whose weights are Gaussian: moments of the pre-activation, or a draw of the weights."""
+"""Layers with Gaussian weights: moments of the pre-activation, or a draw of the weights."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class GaussianLinear(nn.Module):
 
     Args:
         inputs, outputs: widths.
-        scale: prior deviation of every entry.
-        learned_scale: whether Q has a trainable deviation for every entry.
+        scale: prior standard deviation of every entry.
+        learned_scale: whether Q has a trainable standard deviation for every entry.
     """
 
     def __init__(
@@ -30,13 +30,13 @@ class GaussianLinear(nn.Module):
         self.bias = Gaussian(outputs, scale=scale, learned_scale=learned_scale)
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean μa + β and deviation √(a²σ² + σ_b²) of the pre-activation, given activations.
+        """Return mean μa + β and deviation √(a²σ² + σ_b²) of the pre-activations.
 
         Args:
             a: (..., inputs).
 
         Returns:
-            Mean (..., outputs) and deviation, (..., 1) where all scales are equal.
+            Mean (..., outputs) and deviation, (..., 1) if all scales are equal.
         """
         if self.weight.learned_scale:
             mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
@@ -51,8 +51,8 @@ class GaussianLinear(nn.Module):
 class _EqualMoments(torch.autograd.Function):
     """μa + β and √(σ²(‖a‖² + 1)) where every weight has the variance σ², which is not trained.
 
-    Written out because autograd would store the squares, go through them twice more, and add the
-    two slopes in a to each other in a pass of its own.
+    Written out because autograd would store the squares, pass over them twice more, and add the two
+    slopes in a in a pass of its own.
     """
 
     @staticmethod
@@ -78,7 +78,7 @@ class _EqualMoments(torch.autograd.Function):
 
 
 class GaussianConv2d(nn.Module):
-    """A convolution with Gaussian kernel and bias, for bodies of one's own.
+    """A convolution with Gaussian kernel and bias, for your own bodies.
 
     In training mode every output pixel is drawn from its own marginal (local
     reparameterisation): a low-variance training estimator, but not a draw from Q, since pixels

@@ -1,4 +1,4 @@
-r"""Which of k independent Gaussian scores is the largest, by a quadrature whose error is proved.
+r"""P(score y is the largest) for k independent Gaussian scores, with a proven quadrature error.
 
     P(y wins) = ∫ φ((z − μ_y)/s_y)/s_y · Π_{k≠y} Φ((z − μ_k)/s_k) dz
 
@@ -33,7 +33,7 @@ _MOST_POINTS = 4001
 
 @cache
 def error(classes: int, H: float) -> float:
-    """Upper bound of |quadrature − P(y wins)|, for every class and any means and deviations."""
+    """Return an upper bound of |quadrature − P(y wins)| for all means and deviations."""
     from scipy.special import erfi, ndtr
 
     shifts = [0.1 * i for i in range(1, 40)]
@@ -49,7 +49,7 @@ def error(classes: int, H: float) -> float:
 
 @cache
 def step(classes: int) -> float:
-    """H: the coarsest that errs by less than 1e-8, or the finest there is."""
+    """Return H, the coarsest step with an error below 1e-8, or the finest available."""
     return next((H for H in _STEPS if error(classes, H) <= _GOAL), _STEPS[-1])
 
 
@@ -59,20 +59,23 @@ def accuracy(outputs: int) -> tuple[float | None, float]:
 
 
 def win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
-    """P(y wins) for every class y, (…, k), with a gradient, in float64.
+    """Return P(y wins) for every class y, (…, k), with a gradient.
 
-    So that the gradient of its logarithm does not vanish where y is far from winning.
+    In float64, so that the gradient of its logarithm does not vanish where y is unlikely to win.
 
     Args:
         mean: (…, k).
         deviation: (…, k), or (…, 1) where it is the same for all.
     """
     mean, deviation, H = mean.double(), deviation.double(), step(mean.shape[-1])
-    with torch.no_grad():  # where the grid lies makes no difference
+    with torch.no_grad():  # the position of the grid has no gradient
         least, most = deviation.aminmax(dim=-1, keepdim=True)
         half = math.ceil(REACH / H * (most / least).max().item())
         if 2 * half + 1 > _MOST_POINTS:
-            raise ValueError("deviations of the classes' scores differ too much to be integrated")
+            raise ValueError(
+                "the standard deviations of the class scores differ too much to integrate; "
+                "try a lower learning rate"
+            )
         h = H * least  # (…, 1)
         points = torch.arange(-half, half + 1, dtype=mean.dtype, device=mean.device)
         z = mean.amax(-1, keepdim=True) + h * points  # (…, J)

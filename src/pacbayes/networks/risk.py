@@ -1,4 +1,4 @@
-"""Empirical risk over a data set, and predictions: sums and counts, never means of means."""
+"""Empirical risk over a data set, and predictions, in blocks of flat memory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pacbayes.networks.network import Network
 
 __all__ = ["EmpiricalRisk", "empirical_risk", "exact_risk", "majority_vote", "predict_randomised"]
 
-_ROWS = 20_000  # of T·B per block: keeps memory flat and the working set near the cache
-_FEW = 64  # examples in a block that shares a draw (the fewer, the more draws) or is summed exactly
+_ROWS = 20_000  # of T·B per block, to keep memory flat and the working set near the cache
+_FEW = 64  # examples in a block that shares a draw (fewer give more draws) or is summed exactly
 
 
 @dataclass(frozen=True)
 class EmpiricalRisk:
-    """The sampled R_S^lin(F_Q), and how much it may be trusted.
+    """The sampled R_S^lin(F_Q) and its accuracy.
 
     Attributes:
-        mean: of the linear loss, which is the randomised classifier's 0-1 risk.
-        n: examples, each counted once.
-        samples: T, draws of the network for each example; 0 where it was summed exactly.
-        draws: independent draws in all, n·T where every example has its own and fewer where a
-            batch shares them; None where nothing was sampled and the mean is exact.
-        variance: sample variance of all the draws, over n·T − 1.
-        within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each;
-            None where draws are shared or there is but one.
-        tandem: mean of X·X' over such pairs, the chance that two networks err together; exact where
-            nothing was sampled, None where there is but one draw.
+        mean: mean linear loss, which is the randomised classifier's 0-1 risk.
+        n: number of examples, each counted once.
+        samples: T, draws of the network for each example; 0 if summed exactly.
+        draws: independent draws in total: n·T if every example has its own, fewer if a batch shares
+            them, None if nothing was sampled and the mean is exact.
+        variance: sample variance of all draws, over n·T − 1.
+        within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each; None
+            if draws are shared or there is only one.
+        tandem: mean of X·X' over such pairs, the probability that two networks err together; exact
+            if nothing was sampled, None if there is only one draw.
     """
 
     mean: float
@@ -44,22 +44,22 @@ class EmpiricalRisk:
     tandem: float | None = None
 
     def of_pairs(self) -> EmpiricalRisk:
-        """The tandem risk, with the number of pairs it is the mean of."""
+        """Return the tandem risk, with the number of pairs it averages."""
         if self.tandem is None:
-            raise ValueError(f"the risk of pairs needs 2 samples or more, got {self.samples}")
+            raise ValueError(f"the risk of pairs needs at least 2 samples, got {self.samples}")
         pairs = None if self.draws is None else self.draws / self.samples * (self.samples // 2)
         return EmpiricalRisk(self.tandem, self.n, self.samples, pairs, tandem=self.tandem)
 
 
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
-    """E_Q R_S by fresh draws for every example (or exactly, where the body is deterministic)."""
+    """Measure E_Q R_S by fresh draws for every example, or exactly if the body is deterministic."""
     check_examples(x, y, network.task)
     n, total, squares, largest, drawn = len(x), 0.0, 0.0, 0, 0
     within, tandem = 0.0, 0.0  # of pairs
     for block in _blocks(network, n, samples):
         value = network.draw(x[block], samples).value.double()
-        losses = network.loss(value, y[block]).clamp(0, 1)  # (T, B); beyond by roundings alone
+        losses = network.loss(value, y[block]).clamp(0, 1)  # (T, B); only rounding exceeds these
         total += losses.mean(0).sum().item()
         squares += losses.square().sum().item()
         pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None
@@ -84,7 +84,7 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 
 @torch.no_grad()
 def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
-    """R_S^lin(F_Q) of a small all-sign network by the iterated sum: nothing is sampled."""
+    """Compute R_S^lin(F_Q) of a small all-sign network by the iterated sum, without sampling."""
     check_examples(x, y, network.task)
     total = squares = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
@@ -106,8 +106,10 @@ def predict_randomised(network: Network, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
-    """The mean output over the draws: F̂_Q(x) ∈ [−1, 1], whose sign is the majority vote, or the
-    probability of every class, of which it is the largest."""
+    """Return the mean output over the draws, by which the majority votes.
+
+    It is F̂_Q(x) ∈ [−1, 1], whose sign is the vote, or every class's share, the largest of which is.
+    """
     blocks = _blocks(network, len(x), samples)
     return torch.cat([network.draw(x[block], samples).value.mean(0) for block in blocks])
 

@@ -24,7 +24,7 @@ _BLOCK = 10_000
 
 @torch.no_grad()
 def _layer_draw(layer: GaussianLinear, a: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Weights and biases (*sizes, …) and the pre-activations (T, B, outputs) they give."""
+    """Draw weights and biases, (*sizes, …), and return their pre-activations, (T, B, outputs)."""
     W, b = layer.weight.sample(*sizes), layer.bias.sample(*sizes)
     if len(sizes) == 1:  # (T, out, in): a draw shared by the batch
         return W, b, torch.baddbmm(b.unsqueeze(1), a, W.mT)
@@ -39,13 +39,16 @@ def draw_weights(network: Network, x: Tensor, T: int, *, per_example: bool = Fal
         (1/TB) Σ_t Σ_i ℓ(f_{θ^t}(x_i), y_i) ∇log q(θ^t)            T draws shared by the batch, or
         (1/TB) Σ_t Σ_i ℓ(f_{θ^{t,i}}(x_i), y_i) ∇log q(θ^{t,i})    a draw for every example,
 
-    the second at the price of T·B weight matrices in memory.
+    the second with T·B weight matrices in memory.
 
     Returns:
-        Draw of value (T, B); log_prob is (T, 1) where a draw is shared.
+        Draw of value (T, B); log_prob is (T, 1) if a draw is shared.
     """
     if not isinstance(network.body, Dense) or network.outputs > 1:
-        raise ValueError("REINFORCE on weights needs a dense body and two classes")
+        raise ValueError(
+            f"REINFORCE on weights needs a dense body and 2 classes, got {network.classes} classes "
+            f"and a body {type(network.body).__name__}"
+        )
     sizes = (T, len(x)) if per_example else (T,)
     a, log_q = x.expand(T, *x.shape), x.new_zeros(())
     layers = [*network.body.layers, network.layer]
@@ -59,7 +62,7 @@ def draw_weights(network: Network, x: Tensor, T: int, *, per_example: bool = Fal
 
 @dataclass(frozen=True)
 class DrawnNetwork:
-    """Weights drawn from Q, in float64, and ln(dQ/dP) at them, by the names of the Gaussians."""
+    """Weights drawn from Q in float64, and ln(dQ/dP) at them, by the names of the Gaussians."""
 
     weights: Weights
     log_ratio: dict[str, float]
@@ -67,9 +70,9 @@ class DrawnNetwork:
 
 @torch.no_grad()
 def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwork:
-    """One draw from Q of every weight, tensor by tensor in the order of their names.
+    """Draw every weight once from Q, tensor by tensor in the order of their names.
 
-    Numpy's generator, so that a verifier without torch can draw the same.
+    It uses numpy's generator, so that a verifier without torch can draw the same.
     """
     weights, ratios = {}, {}
     for name, g in sorted(gaussians(network).items()):
@@ -85,7 +88,7 @@ def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwo
 
 @torch.no_grad()
 def scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
-    """The drawn network at examples, (B,) or (B, k); the label is the sign or the largest."""
+    """Return the drawn network's scores, (B,) or (B, k); the label is the sign or the largest."""
     a, functions = x.double(), []
     if isinstance(network.body, Dense):
         functions = [activations.FUNCTIONS[rule] for rule in network.body.rules]
