@@ -9,10 +9,10 @@ import torch
 from safetensors.numpy import save_file
 
 from pacbayes import Settings, kl, runs
+from pacbayes.data import DataSource
 from pacbayes.networks.gaussian import Gaussian
 from pacbayes.runs import preparation
 from pacbayes.runs.preparation import prepare
-from pacbayes.runs.record import DataSource
 from pacbayes.training import loop
 from pacbayes.training.priors import Teacher, as_prior, split
 from pacbayes.verify import verify
