@@ -52,7 +52,7 @@ def _find_layout(
     column = None if unlabelled else _label_column(path, first, label)
     features = [i for i in range(len(first)) if i != column]
     if not features:
-        raise DataError(f"{path}: only one column; separate the fields by commas")
+        raise DataError(f"{path}: only one column; fields must be separated by commas")
     return _Layout(first, features, column, _is_header(first, features, label), bool(label))
 
 
