@@ -9,8 +9,8 @@ import torch
 from hypothesis import settings
 
 from pacbayes import cli
+from pacbayes.data import DataSource
 from pacbayes.experiments.store import Summary
-from pacbayes.runs.record import DataSource
 
 # Examples are the same in every run: a failure is a fact, not an accident.
 settings.register_profile("fixed", derandomize=True, deadline=None)

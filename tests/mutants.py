@@ -251,7 +251,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/checks.py", "for these in (together, alone)", "for these in (together,)", EXAMPLES),
     ("data/checks.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
     ("data/checks.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
-    ("data/checks.py", "fine = values > n / 2", "fine = values > 0", EXAMPLES),
+    ("data/checks.py", "distinct > len(rows) / 2", "distinct > 0", EXAMPLES),
 ]
 
 

@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 from pacbayes import Settings, runs
 from pacbayes.bounds.theorems import BoundName
 from pacbayes.choices import MonteCarlo, Predictor
+from pacbayes.data import DataSource
 from pacbayes.runs.preparation import prepare
-from pacbayes.runs.record import DataSource
 from pacbayes.verify import verify
 
 NETWORK = "posterior and prior are the network's"

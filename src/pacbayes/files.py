@@ -1,4 +1,4 @@
-"""Files that are whole or absent, that notice damage, and that never run code when loaded."""
+"""Read and write files: never half-written, checked for damage, and without running code."""
 
 from __future__ import annotations
 
@@ -30,73 +30,78 @@ Record = TypeVar("Record")
 
 
 class DamagedFileError(ValueError):
-    """A file that is not what was written."""
+    """Raised when a file is not what was written to it."""
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Any = None) -> None:
-    """Tensors and a JSON record as one safetensors file, its digest in the header, atomically."""
+    """Write tensors and a JSON record to one safetensors file, with a digest in its header."""
     write_atomically(path, _serialised(tensors, record))
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor], record: Any = None) -> str:
-    """Of the file that `save_tensors` would write."""
+    """Return the SHA-256 of the file that `save_tensors` would write."""
     return hashlib.sha256(_serialised(tensors, record)).hexdigest()
 
 
 def _serialised(tensors: Mapping[str, Tensor], record: Any) -> bytes:
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
-    # One key only: safetensors writes several in no fixed order, and equal runs have equal bytes.
+    # One key only: safetensors writes several in any order, but equal runs must give equal bytes.
     header = json.dumps({"record": text, "sha256": _digest(whole, text)})
     content: bytes = save(whole, {"pacbayes": header})
     return content
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """What `save_tensors` wrote.
+    """Return the tensors and the record that `save_tensors` wrote.
 
     Raises:
-        DamagedFileError: the file is cut short, altered, or not of this kind.
+        DamagedFileError: the file is truncated, altered, or was not written by `save_tensors`.
     """
     try:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("pacbayes", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, json.JSONDecodeError) as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
+        raise _damaged(path, error) from error
     text = header.get("record", "")
     if header.get("sha256") != _digest(tensors, text):
-        raise DamagedFileError(f"{path} is damaged: its contents do not match its digest")
+        raise _damaged(path, "its contents do not match its digest")
     return tensors, json.loads(text)
 
 
 def save_json(path: Path, record: Any) -> None:
-    """A record as indented JSON, atomically."""
+    """Write a record as indented JSON."""
     write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def load_json(path: Path) -> Any:
+    """Return the contents of a JSON file; raise DamagedFileError if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except ValueError as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
+        raise _damaged(path, error) from error
 
 
 def load_record(kind: type[Record], path: Path) -> Record:
-    """The one record in a JSON file, as the dataclass it was written from."""
+    """Return the record in a JSON file as the dataclass it was written from."""
     return parsed(kind, load_json(path), path)
 
 
 def parsed(kind: type[Record], record: Any, path: Path) -> Record:
-    """What was read from a file, as the dataclass it was written from."""
+    """Return a record read from `path` as the dataclass it was written from."""
     try:
         return kind(**record)
     except TypeError as error:
-        raise DamagedFileError(f"{path} is damaged: {error}") from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, why: object) -> DamagedFileError:
+    return DamagedFileError(f"{path} is damaged: {why}; restore it from a copy or make it again")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """The old file or the new one, whatever happens in between; leaves nothing half-written."""
+    """Replace a file in one step: after a failure the old file is still there, unchanged."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -114,7 +119,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """What `sha256sum` prints."""
+    """Return the SHA-256 of a file, as `sha256sum` prints it."""
     hasher = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

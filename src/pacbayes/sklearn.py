@@ -186,7 +186,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return scores, (n,) or (n, k): the drawn network's, else F̂ or the logarithms of shares."""
+        """Return scores, (n,) or (n, k): a drawn network's, else F̂ or logarithms of shares."""
         z = self._scores(self._checked(X))
         return z if z.ndim == 1 or self.predictor_ == "drawn" else np.log(np.maximum(z, 1e-300))
 

@@ -1,4 +1,4 @@
-"""What somebody who wrote a name that does not exist may have meant."""
+"""Suggest the name that a misspelt one may stand for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """The end of an error message: the nearest name, or nothing where none is near.
+    """Return the end of an error message that suggests the nearest name, or "" if none is near.
 
     >>> did_you_mean("rleu", ["relu", "sigmoid", "sign"])
     "; did you mean 'relu'?"

@@ -377,14 +377,14 @@ def test_a_prior_that_changed_after_data_were_seen_is_refused(network, data):
 def test_a_bound_set_drawn_with_replacement_is_refused(network, data):
     x, y = data
     again = torch.randint(len(x), (len(x),))
-    with pytest.raises(ValueError, match="of 400 examples occur again"):
+    with pytest.raises(ValueError, match="of 400 examples are duplicates"):
         certify(network, x[again], y[again], samples=2)
     certify(network, x[again], y[again], samples=2, repeats=True)
 
 
 def test_a_loader_is_refused(network, data):
     loader = DataLoader(TensorDataset(*data), shuffle=True)
-    with pytest.raises(ValueError, match=r"a bound set is two tensors.*got DataLoader"):
+    with pytest.raises(ValueError, match=r"the bound set must be two tensors.*got DataLoader"):
         certify(network, loader, data[1])
 
 
@@ -452,7 +452,7 @@ def test_few_repeats_are_no_offence_and_more_are():
     x[1:6] = x[0]
     certify(network, x, y)
     x[6] = x[0]
-    with pytest.raises(ValueError, match="6 of 500 examples occur again"):
+    with pytest.raises(ValueError, match="6 of 500 examples are duplicates"):
         certify(network, x, y)
 
 

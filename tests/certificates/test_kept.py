@@ -127,7 +127,7 @@ class Stuck(nn.Module):
 @pytest.mark.parametrize(
     ("network", "change", "message"),
     [
-        (lambda: moved(widths=()), lambda x: x.repeat(2, 1)[:20], "occur again"),
+        (lambda: moved(widths=()), lambda x: x.repeat(2, 1)[:20], "are duplicates"),
         (lambda: moved(widths=()), lambda x: x - x.mean(0), "mean zero"),
         (
             lambda: Network(Deterministic(nn.Linear(3, 2)), GaussianLinear(2, 1)),
@@ -142,7 +142,7 @@ class Stuck(nn.Module):
     ],
 )
 def test_what_certify_refuses_is_refused_here_too(network, change, message):
-    x = change(torch.randn(40, 3) if message != "occur again" else torch.randn(10, 3))
+    x = change(torch.randn(40, 3) if message != "are duplicates" else torch.randn(10, 3))
     with pytest.raises(ValueError, match=message):
         certify_drawn(network(), x, torch.ones(len(x)))
 

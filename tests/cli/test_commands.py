@@ -227,9 +227,9 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/none.csv"), "no such file"),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "{tmp}/nan.csv"),
-            "row 4, column 0: 'nan' is no finite number",
+            "row 4, column 0: 'nan' is not a finite float32 number",
         ),
-        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/one.csv"), "1 values"),
+        (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/one.csv"), "1 different values"),
         (("train", "--out", "{tmp}/file/r", "--dataset", "digits"), "file"),
         (("train", "--out", "{tmp}/file", "--dataset", "digits"), "file"),
         (("train",), "Missing option '--out'"),
@@ -279,12 +279,19 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         ),
         (("train", "--out", "{tmp}/r", "--lambda", "0"), "--lambda: Input"),
         (("train", "--out", "{tmp}/r", "--prior-epochs", "3"), "give --prior-fraction too"),
-        (("train", "--out", "{tmp}/r", "--test-data", "a.csv"), "--test-data is for a file"),
-        (("train", "--out", "{tmp}/r", "--label", "y"), "--label is for a .csv file"),
+        (
+            ("train", "--out", "{tmp}/r", "--test-data", "a.csv"),
+            "--test-data, or test=, is for",
+        ),
+        (("train", "--out", "{tmp}/r", "--label", "y"), "--label, or label=, is for a .csv file"),
         (("train", "--out", "{tmp}/r", "--fallback", "digit"), "did you mean 'digits'?"),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "digits", "--data-folder", "x"),
-            "--data-folder is for the IDX files",
+            "--data-folder, or folder=, is for the IDX files",
+        ),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "ten-digits", "--data-folder", "x"),
+            "MNIST and Fashion-MNIST, not for ten-digits; leave it out",
         ),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "digits", "--prior-fraction", "0.0001"),
@@ -469,7 +476,7 @@ def test_columns_in_another_order_are_refused(run_cli, tmp_path):
     assert run_cli("predict", tmp_path / "run", tmp_path / "one.csv")[0] == 0
     code, _, err = run_cli("predict", tmp_path / "run", tmp_path / "other.csv")
     assert code == 2
-    assert "column 'v' where training had 'u'" in err
+    assert "column 'v' where the training set has 'u'" in err
 
 
 def test_what_the_system_refuses_is_said_in_one_line(run_cli, csv, tmp_path):

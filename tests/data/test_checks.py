@@ -69,6 +69,6 @@ def test_natural_ranges_and_signs_are_taken():
 
 def test_what_occurs_again_is_seen_unless_it_is_said_to():
     x = np.random.default_rng(0).normal(size=(100, 3))
-    with pytest.raises(NoSampleError, match="10 of 110 examples occur again"):
+    with pytest.raises(NoSampleError, match="10 of 110 examples are duplicates"):
         check(np.concatenate([x, x[:10]]), repeats=False)
     check(np.concatenate([x, x[:10]]))

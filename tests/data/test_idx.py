@@ -136,7 +136,8 @@ def test_failure_lists_every_source_and_the_way_by_hand(collection, tmp_path):
     with pytest.raises(DataError) as caught:
         fetch(everywhere, tmp_path / "given")
     text = str(caught.value)
-    for part in ("cache", "folder " + str(tmp_path / "given"), "file:///nowhere/", "By hand: ask"):
+    given = f"folder {tmp_path / 'given'}"
+    for part in ("cache", given, "file:///nowhere/", "To get it by hand: ask"):
         assert part in text
 
 
@@ -150,3 +151,11 @@ def test_the_pinned_hashes_are_the_published_ones():
 def test_other_formats_are_refused():
     with pytest.raises(DataError, match="not an IDX file"):
         parse(b"PK\x03\x04 something else")
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("PACBAYES_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert idx.cache_folder() == tmp_path / "pacbayes"
+    monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path / "own"))
+    assert idx.cache_folder() == tmp_path / "own"

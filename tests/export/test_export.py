@@ -16,6 +16,7 @@ from scipy.special import erf, expit, ndtr
 
 from pacbayes import Settings, predict_randomised, runs
 from pacbayes.choices import Predictor
+from pacbayes.data import DataSource
 from pacbayes.export import export_run, graphs
 from pacbayes.export import predictors as explicit
 from pacbayes.files import DamagedFileError, load_json, save_json
@@ -24,7 +25,6 @@ from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.runs.preparation import prepare
-from pacbayes.runs.record import DataSource
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
 FEATURES = 4

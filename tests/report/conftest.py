@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from pacbayes import Settings, runs
+from pacbayes.data import DataSource
 from pacbayes.report import run_page
 from pacbayes.report.facts import collect
 from pacbayes.runs import prediction
 from pacbayes.runs.preparation import prepare
-from pacbayes.runs.record import DataSource
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>')
 VOID = ("img", "link", "meta")

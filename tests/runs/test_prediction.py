@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from pacbayes import Settings, runs
-from pacbayes.data import DataError
+from pacbayes.data import DataError, DataSource
 from pacbayes.networks import predictors
 from pacbayes.runs import prediction
 from pacbayes.runs.prediction import predict
 from pacbayes.runs.prediction import test_errors as errors_of
 from pacbayes.runs.preparation import prepare
-from pacbayes.runs.record import DataSource
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 

@@ -28,14 +28,11 @@ from pacbayes.cli.options import (
     set_threads,
     widths_of,
 )
-from pacbayes.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pacbayes.data import Dataset
     from pacbayes.runs import Run
-    from pacbayes.runs.record import DataSource
     from pacbayes.training.loop import Progress
 
 __all__ = ["train"]
@@ -185,9 +182,14 @@ def train(
         "delta": delta,
         "seed": seed,
     }
+    from pacbayes.data import DataSource, load_with_fallback
     from pacbayes.settings import Settings
 
-    _check_data(dataset, data_folder, test_data, label, fallback)
+    texts = [None if path is None else str(path) for path in (data_folder, test_data)]
+    source = DataSource(dataset, texts[0], texts[1], label)
+    instead = None if fallback is None else DataSource(fallback)
+    for each in filter(None, (source, instead)):
+        each.check()
     given = {name: value for name, value in changes.items() if value is not None}
     _check_effective(given, objective)
     settings = Settings.of(protocol, activation, objective, **given)  # fails before data load
@@ -198,9 +200,12 @@ def train(
 
     if tensorboard is not None:
         curves.check(tensorboard)
-    source, data = _load(dataset, data_folder, test_data, label, fallback)
-    if source.name == fallback and widths is None:
-        given["widths"] = ()  # bundled data are too few for three hidden layers
+    source = source.absolute()
+    used, data, reason = load_with_fallback(source, instead and instead.absolute())
+    if reason is not None:
+        console.shout(f"{reason}\n\nUSING {fallback} INSTEAD OF {source.name}.")
+        if widths is None:  # bundled data are too few for three hidden layers
+            given["widths"] = ()
     settings = Settings.of(protocol, activation, objective, classes=len(data.classes), **given)
     silent, planned = quiet or as_json, runs.planned_runs(out, settings)
     already = all((folder / "posterior.safetensors").exists() for folder, _ in planned)
@@ -212,7 +217,7 @@ def train(
         progress.show_training(steps, run, runs.engine_note(run, data), quiet=silent)
 
     learn = partial(progress.show_prior, quiet=silent)
-    trained = runs.train_all(out, settings, source, data, follow_prior=learn, follow=follow)
+    trained = runs.train_all(out, settings, used, data, follow_prior=learn, follow=follow)
     best = runs.best_run(trained)
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
@@ -229,46 +234,3 @@ def _check_effective(given: dict[str, Any], objective: str | None) -> None:
             raise ValueError(f"{option} needs a prior that learns; give --prior-fraction too")
     if "lambda_rate" in given and objective != "optim-lambda":
         raise ValueError("--lambda-rate needs --objective optim-lambda")
-
-
-def _check_data(
-    dataset: str,
-    folder: Path | None,
-    test: Path | None,
-    label: str | None,
-    fallback: str | None,
-) -> None:
-    """Refuse what would not be looked at."""
-    from pacbayes.data import NAMES
-
-    if fallback is not None and fallback not in NAMES and not Path(fallback).suffix:
-        hint = did_you_mean(fallback, NAMES) or f"; give one of {', '.join(NAMES)}"
-        raise ValueError(f"--fallback: no data set {fallback!r}{hint}")
-    if dataset in NAMES and test is not None:
-        raise ValueError(f"--test-data is for a file of one's own; {dataset} has its test part")
-    if label is not None and Path(dataset).suffix != ".csv":
-        raise ValueError(f"--label is for a .csv file, got --dataset {dataset}")
-    if folder is not None and (dataset == "digits" or dataset not in NAMES):
-        raise ValueError(f"--data-folder is for the IDX files of MNIST, got --dataset {dataset}")
-
-
-def _load(
-    dataset: str, folder: Path | None, test: Path | None, label: str | None, fallback: str | None
-) -> tuple[DataSource, Dataset]:
-    from pacbayes.cli import console
-    from pacbayes.data import NAMES, DataError
-    from pacbayes.runs.record import DataSource
-
-    if Path(dataset).suffix:
-        dataset = str(Path(dataset).resolve())
-    texts = [None if path is None else str(path.resolve()) for path in (folder, test)]
-    source = DataSource(dataset, texts[0], texts[1], label)
-    try:
-        return source, source.load()
-    except DataError as error:
-        misspelt = dataset not in NAMES and not Path(dataset).suffix
-        if fallback is None or misspelt:
-            raise
-        console.shout(f"{error}\n\nUSING {fallback} INSTEAD OF {dataset}.")
-        source = DataSource(fallback)
-        return source, source.load()

@@ -1,4 +1,4 @@
-"""New examples from old ones, for what the bound never counts: the prior's part of the data."""
+"""Augmented images to learn a prior from; the bound set itself is never augmented."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from torch.nn.functional import affine_grid, grid_sample
 
 __all__ = ["image_side", "moved_images"]
 
-_BLOCK = 1000  # images at a time: memory stays flat
-_FAINT = 0.02  # of full brightness; interpolation leaves so little that a zero is as good
+_BLOCK = 1000  # images at a time, to limit memory
+_FAINT = 0.02  # share of full brightness below which interpolated pixels become zero
 
 
 def image_side(features: int) -> int:
-    """Side of the square image that a row of features is."""
+    """Return the side length of the square image that a row of features holds."""
     side = math.isqrt(features)
     if side * side != features or side < 4:
-        raise ValueError(f"augmentation needs square images, got {features} features")
+        raise ValueError(
+            f"augmentation needs square images of at least 4×4 pixels, got {features} features; "
+            "leave out --prior-augmentation, or prior_augmentation="
+        )
     return side
 
 
 def moved_images(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Every image turned up to 15°, scaled and sheared a little, and shifted by up to 1/14.
+    """Return images rotated by up to 15°, shifted by up to 1/14, and slightly scaled and sheared.
 
     Args:
-        x: (n, side²), features of an image row by row, background zero.
+        x: images, (n, side²), row by row, with background zero.
     """
     return torch.cat([_moved(block, generator) for block in x.split(_BLOCK)])
 

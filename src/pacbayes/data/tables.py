@@ -1,35 +1,61 @@
-"""A user's own data: .npz with arrays x and y, or .csv with a label column."""
+"""Your own data: .npz files with arrays x and y, or .csv files with a label column."""
 
 from __future__ import annotations
 
-import csv
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.data.dataset import DataError, Floats, check_features
-from pacbayes.spelling import did_you_mean
+from pacbayes.data.csv_file import read_csv
+from pacbayes.data.dataset import (
+    DataError,
+    Dataset,
+    Floats,
+    Labels,
+    Table,
+    check_features,
+    class_indices,
+)
 
-__all__ = ["Table", "check_names", "check_width", "read_table"]
+__all__ = ["Table", "check_names", "check_width", "load_tables", "read_table"]
 
 
-@dataclass(frozen=True)
-class Table:
-    """Features (n, d), and labels (n,) where there are any.
+def load_tables(path: Path, test: Path | None = None, label: str | None = None) -> Dataset:
+    """Make a data set of a file of training examples and, if given, a file of test examples."""
+    table = read_table(path, label)
+    labels = _labels(table, path)
+    if table.headless and labels[0] not in labels[1:]:
+        raise DataError(
+            f"{path}: the first row looks like a header, since its label {str(labels[0])!r} occurs "
+            "in no other row; remove the row, or name the label column with --label"
+        )
+    y, classes = class_indices(labels, str(path))
+    x_test, y_test = np.empty((0, table.x.shape[1]), np.float32), np.empty(0, np.int64)
+    if test is not None:
+        x_test, y_test = _test_set(read_table(test, label), test, table, classes)
+    return Dataset(str(path), table.x, y, x_test, y_test, classes, table.names)
 
-    Attributes:
-        names: of the features, where a CSV file has a header.
-        headless: a CSV file whose first row was taken for an example.
-    """
 
-    x: Floats
-    labels: NDArray[Any] | None
-    names: tuple[str, ...] | None = None
-    headless: bool = False
+def _test_set(
+    table: Table, path: Path, training: Table, classes: tuple[str, ...]
+) -> tuple[Floats, Labels]:
+    check_names(table.names, training.names, str(path))
+    names = [str(label) for label in _labels(table, path)]
+    if unknown := sorted(set(names) - set(classes)):
+        raise DataError(
+            f"{path}: label {unknown[0]!r} is not among {', '.join(classes)}, "
+            "the labels of the training set"
+        )
+    return table.x, np.array([classes.index(name) for name in names], np.int64)
+
+
+def _labels(table: Table, path: Path) -> NDArray[Any]:
+    if table.labels is None:
+        raise DataError(f"{path}: no labels; add them as an array named y")
+    return table.labels
 
 
 def read_table(
@@ -38,10 +64,10 @@ def read_table(
     """Read a file of examples.
 
     Args:
-        label: name or position (from 0) of a CSV file's label column; the last one by default.
-        width: how many features there must be; a CSV file of exactly so many columns, and no label
-            named, then has no labels.
-        usual: the label column of the file trained on, which this one need not have.
+        label: name or position (from 0) of the label column of a CSV file; the last by default.
+        width: number of features the file must have. A CSV file with exactly that many columns,
+            for which no label column is given, has no labels.
+        usual: label column of the training file; this file may lack it.
 
     Raises:
         DataError: the file is missing, malformed, empty, or has entries that are not numbers.
@@ -51,19 +77,19 @@ def read_table(
     if path.suffix == ".npz":
         table = _read_npz(path)
     elif path.suffix == ".csv":
-        table = _read_csv(path, label, width, usual)
+        table = read_csv(path, label, width, usual)
     else:
         raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
     check_features(table.x, str(path))
     if width is not None:
-        taken = path.suffix == ".csv" and label is None and table.labels is not None
-        hint = "; the last column was taken for labels, --label says otherwise" if taken else ""
-        check_width(table.x, width, str(path), hint)
+        guessed = path.suffix == ".csv" and label is None and table.labels is not None
+        hint = "; the last column was taken for labels, which --label can change"
+        check_width(table.x, width, str(path), hint if guessed else "")
     return table
 
 
 def check_width(x: Floats, width: int, where: str, hint: str = "") -> None:
-    """Refuse examples a network of another width cannot take."""
+    """Raise DataError unless the examples have as many features as the network takes."""
     if x.shape[1] != width:
         raise DataError(f"{where}: {x.shape[1]} features, but the network takes {width}{hint}")
 
@@ -71,12 +97,12 @@ def check_width(x: Floats, width: int, where: str, hint: str = "") -> None:
 def check_names(
     names: tuple[str, ...] | None, expected: tuple[str, ...] | None, where: str
 ) -> None:
-    """Refuse features with other names or in another order, where both have names."""
+    """Raise DataError if both files have feature names, and these differ or change places."""
     for found, wanted in zip(names or (), expected or (), strict=False):
         if found != wanted:
             raise DataError(
-                f"{where}: column {found!r} where training had {wanted!r}; "
-                "the columns must be those of training, in their order"
+                f"{where}: column {found!r} where the training set has {wanted!r}; "
+                "give the same columns in the same order"
             )
 
 
@@ -87,85 +113,13 @@ def _read_npz(path: Path) -> Table:
     except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable .npz file ({error})") from error
     if "x" not in arrays:
-        raise DataError(f"{path}: no array named x (and y for labels)")
-    x = arrays["x"]
+        raise DataError(f"{path}: no array named x; save features as x and labels as y")
+    x, labels = arrays["x"], arrays.get("y")
     if x.dtype.kind not in "biuf":
         raise DataError(f"{path}: x must hold numbers, got {x.dtype}")
     if x.ndim == 0 or len(x) == 0:
-        raise DataError(f"{path}: no examples")
-    labels = arrays.get("y")
+        raise DataError(f"{path}: no examples; x has shape {x.shape}")
     if labels is not None and labels.shape != (len(x),):
         raise DataError(f"{path}: y must have shape ({len(x)},), got {labels.shape}")
-    return Table(_floats(x.reshape(len(x), -1)), labels)
-
-
-def _read_csv(path: Path, label: str | None, width: int | None, usual: str | None) -> Table:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a readable CSV file ({error})") from error
-    if not rows:
-        raise DataError(f"{path}: no examples")
-    rows[0], columns = [cell.strip() for cell in rows[0]], len(rows[0])
-    if label is None and (usual in rows[0] or columns - 1 == width):
-        label = usual
-    column = None if label is None and columns == width else _column(path, rows[0], label)
-    features = [i for i in range(columns) if i != column]
-    if not features:
-        raise DataError(f"{path}: only one column; fields must be separated by commas")
-    named = label is not None and label in rows[0]
-    header = named or any(rows[0][i] and not _is_number(rows[0][i]) for i in features)
-    body = rows[1:] if header else rows
-    if not body:
-        raise DataError(f"{path}: a header but no examples")
-    places = [repr(name) if header else str(i) for i, name in enumerate(rows[0])]
-    x = np.empty((len(body), len(features)), np.float32)
-    for r, row in enumerate(body):
-        where = f"{path}, row {r + 1 + header}"
-        if len(row) != columns:
-            raise DataError(f"{where}: {len(row)} columns, expected {columns}")
-        if column is not None and not row[column].strip():
-            raise DataError(f"{where}, column {places[column]}: the label is missing")
-        try:
-            x[r] = _floats(np.array([float(row[i]) for i in features]))
-        except ValueError:
-            bad = next(i for i in features if not _is_number(row[i]))
-            what = "a value is missing"
-            if row[bad].strip():
-                what = f"{row[bad]!r} is not a number"
-                what += "" if label or column is None else "; --label says where the labels are"
-            raise DataError(f"{where}, column {places[bad]}: {what}") from None
-        if not np.isfinite(x[r]).all():
-            bad = features[int(np.argmin(np.isfinite(x[r])))]
-            raise DataError(
-                f"{where}, column {places[bad]}: {row[bad]!r} is no finite number of 32 bits"
-            )
-    labels = None if column is None else np.array([row[column].strip() for row in body])
-    names = tuple(rows[0][i] for i in features) if header else None
-    return Table(x, labels, names, headless=not header)
-
-
-def _column(path: Path, first: list[str], label: str | None) -> int:
-    if label is None:
-        return len(first) - 1
-    if label in first:
-        return first.index(label)
-    if label.isdecimal() and int(label) < len(first):
-        return int(label)
-    hint = did_you_mean(label, first)
-    some = ", ".join(first[:8]) + (", …" if len(first) > 8 else "")
-    raise DataError(f"{path}: no column {label!r}{hint or f'; there are {some}'}")
-
-
-def _floats(x: NDArray[Any]) -> Floats:
-    with np.errstate(over="ignore"):  # becomes infinite, which is refused by name
-        return np.ascontiguousarray(x, dtype=np.float32)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    with np.errstate(over="ignore"):  # too large becomes infinite, which is refused by name
+        return Table(np.ascontiguousarray(x.reshape(len(x), -1), dtype=np.float32), labels)

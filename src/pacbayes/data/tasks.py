@@ -1,4 +1,4 @@
-"""What is to be predicted: one of two classes, or one of k.
+"""Classification tasks: two classes, or k classes.
 
 A task owns everything that differs between the two: the shape of a network's output, the coding of
 labels, the loss, and how an output becomes a decision.
@@ -83,7 +83,7 @@ class Task(ABC):
         return (self.margin(value, y) <= 0).to(value.dtype)
 
     def check_labels(self, y: Tensor) -> None:
-        """Refuse labels that are not allowed."""
+        """Raise ValueError if a label is not allowed."""
         wrong = y[self.invalid(y)]
         if len(wrong):
             raise ValueError(f"labels must be {self.allowed}, got {wrong[0].item():g}")
@@ -104,7 +104,7 @@ class Binary(Task):
         return (y > 0).long()
 
     def invalid(self, y: Tensor) -> Tensor:
-        """With labels 0 and 1 the loss of one class would be ½ whatever is predicted."""
+        """With labels 0 and 1, the loss of one class would be ½ whatever the prediction."""
         return (y != 1) & (y != -1)
 
     def shares(self, value: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class Classes(Task):
 
 
 def task_of(classes: int) -> Task:
-    """Return the task with so many classes."""
+    """Return the task with that many classes."""
     if classes < 2:
         raise ValueError(f"classes must be at least 2, got {classes}")
     return Binary() if classes == 2 else Classes(classes)

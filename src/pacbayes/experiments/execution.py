@@ -17,7 +17,7 @@ from torch import Tensor
 from pacbayes import paper
 from pacbayes.bounds import small_kl
 from pacbayes.certificates.certify import certify
-from pacbayes.data import Dataset
+from pacbayes.data import Dataset, DataSource
 from pacbayes.experiments.baselines import BASELINES, baseline_summary
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Store, Summary
@@ -26,7 +26,6 @@ from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.randomness import seeded
 from pacbayes.runs import Run, prepare, train_run
 from pacbayes.runs.prediction import VOTES, TestErrors
-from pacbayes.runs.record import DataSource
 from pacbayes.runs.run import save_certificate
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings

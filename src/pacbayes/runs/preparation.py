@@ -11,13 +11,13 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from pacbayes.data import Dataset
+from pacbayes.data import Dataset, DataSource
 from pacbayes.data.checks import check_sample
 from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
 from pacbayes.runs.folder import Run, open_run
-from pacbayes.runs.record import DataRecord, DataSource, RunRecord
+from pacbayes.runs.record import DataRecord, RunRecord
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Progress, run_to_end

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pacbayes.data import Dataset, load
+from pacbayes.data import DataSource
 from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.settings import Settings
 
-__all__ = ["DataRecord", "DataSource", "RunRecord"]
-
-
-@dataclass(frozen=True)
-class DataSource:
-    """Where a run's data come from: the arguments of `data.load`."""
-
-    name: str
-    folder: str | None = None
-    test: str | None = None
-    label: str | None = None
-
-    def __str__(self) -> str:
-        given = {"folder": self.folder, "test": self.test, "label": self.label}
-        return ", ".join([self.name, *(f"{k} {v}" for k, v in given.items() if v is not None)])
-
-    def load(self) -> Dataset:
-        folder = None if self.folder is None else Path(self.folder)
-        test = None if self.test is None else Path(self.test)
-        return load(self.name, folder=folder, test=test, label=self.label)
+__all__ = ["DataRecord", "RunRecord"]
 
 
 class DataRecord(BaseModel):

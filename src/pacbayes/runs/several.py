@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from pacbayes.data import Dataset
+from pacbayes.data import Dataset, DataSource
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import prepare, prior_steps, withdraw
-from pacbayes.runs.record import DataSource
 from pacbayes.runs.run import train_run
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Progress

@@ -1,0 +1,89 @@
+"""The data sets that can be loaded by name: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from pacbayes.data.dataset import DataError, Dataset, Floats, Labels
+from pacbayes.data.idx import FASHION_MNIST, MNIST, Collection, fetch
+from pacbayes.spelling import did_you_mean
+
+__all__ = ["DATASETS", "NAMES", "NamedDataset", "load_named", "unknown_name"]
+
+Arrays = tuple[Floats, Labels, Floats, Labels]  # x_train, y_train, x_test, y_test
+
+
+@dataclass(frozen=True)
+class NamedDataset:
+    """How to load one data set of ten classes, and what it holds.
+
+    Attributes:
+        read: take a folder or None, return the arrays with labels 0 to 9.
+        classes: the ten class names, or two: classes 0–4 (−1) against 5–9 (+1).
+        takes_folder: whether IDX files may be given in a folder.
+    """
+
+    read: Callable[[Path | None], Arrays]
+    classes: tuple[str, ...]
+    takes_folder: bool
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.classes) == 2
+
+    def labels(self, y: Labels) -> Labels:
+        """Return the class indices that belong to labels 0 to 9."""
+        return (y >= 5).astype(np.int64) if self.binary else y
+
+
+def load_named(name: str, folder: Path | None = None) -> Dataset:
+    """Load a data set of the table; `folder` may hold its IDX files."""
+    known = DATASETS[name]
+    x_train, y_train, x_test, y_test = known.read(folder)
+    return Dataset(
+        name, x_train, known.labels(y_train), x_test, known.labels(y_test), known.classes
+    )
+
+
+def unknown_name(name: str) -> DataError:
+    """Return the error for a name that is neither in the table nor a file's."""
+    hint = did_you_mean(name, NAMES) or f"; give one of {', '.join(NAMES)} or a .npz/.csv file"
+    return DataError(f"no data set {name!r}{hint}")
+
+
+def _read_images(collection: Collection, folder: Path | None) -> Arrays:
+    """28×28 images, scaled to [0, 1]."""
+    x_train, y_train, x_test, y_test = fetch(collection, folder)
+    x = [(x.reshape(len(x), -1) / np.float32(255)).astype(np.float32) for x in (x_train, x_test)]
+    return x[0], y_train.astype(np.int64), x[1], y_test.astype(np.int64)
+
+
+def _read_digits(_: Path | None) -> Arrays:
+    """scikit-learn's 1797 bundled 8×8 digits, scaled to [0, 1]; every fifth is a test example."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    x, y = (x / 16).astype(np.float32), y.astype(np.int64)
+    test = np.arange(len(x)) % 5 == 4
+    return x[~test], y[~test], x[test], y[test]
+
+
+_HALVES = ("0-4", "5-9")
+_TEN = tuple(str(digit) for digit in range(10))
+_mnist, _fashion = partial(_read_images, MNIST), partial(_read_images, FASHION_MNIST)
+
+DATASETS = {
+    "binary-mnist": NamedDataset(_mnist, _HALVES, takes_folder=True),
+    "mnist": NamedDataset(_mnist, _TEN, takes_folder=True),
+    "binary-fashion-mnist": NamedDataset(_fashion, _HALVES, takes_folder=True),
+    "fashion-mnist": NamedDataset(_fashion, _TEN, takes_folder=True),
+    "digits": NamedDataset(_read_digits, _HALVES, takes_folder=False),
+    "ten-digits": NamedDataset(_read_digits, _TEN, takes_folder=False),
+}
+NAMES = tuple(DATASETS)

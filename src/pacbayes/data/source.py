@@ -1,0 +1,105 @@
+"""Where examples come from: a named data set or your own file, with a fall-back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pacbayes.data.dataset import DataError, Dataset
+from pacbayes.data.named import DATASETS, load_named, unknown_name
+from pacbayes.data.tables import load_tables
+
+__all__ = ["DataSource", "load", "load_with_fallback"]
+
+_FOLDER = "--data-folder, or folder=, is for the IDX files of MNIST and Fashion-MNIST"
+
+
+def load(
+    name: str,
+    *,
+    folder: Path | None = None,
+    test: Path | None = None,
+    label: str | None = None,
+) -> Dataset:
+    """Load a data set by name, or your own .npz or .csv file by path.
+
+    Args:
+        name: one of `NAMES`, or the path of a file.
+        folder: folder that may hold the IDX files of MNIST or Fashion-MNIST.
+        test: file of test examples, if the training examples are a file.
+        label: name or position of the label column of a CSV file.
+    """
+    if name in DATASETS:
+        return load_named(name, folder)
+    if Path(name).suffix not in (".npz", ".csv"):
+        raise unknown_name(name)
+    return load_tables(Path(name), test, label)
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where the data of a run come from: the arguments of `load`, as run.json records them."""
+
+    name: str
+    folder: str | None = None
+    test: str | None = None
+    label: str | None = None
+
+    def __str__(self) -> str:
+        given = {"folder": self.folder, "test": self.test, "label": self.label}
+        return ", ".join([self.name, *(f"{k} {v}" for k, v in given.items() if v is not None)])
+
+    def check(self) -> None:
+        """Raise DataError if the name is unknown, or an argument would have no effect.
+
+        Reading a run folder does not call this, so that runs recorded before a check was added
+        stay readable.
+        """
+        named, suffix = DATASETS.get(self.name), Path(self.name).suffix
+        if named is None and not suffix:
+            raise unknown_name(self.name)
+        takes_folder = named is not None and named.takes_folder
+        for given, useful, purpose in (
+            (self.test, named is None, "--test-data, or test=, is for your own .npz or .csv file"),
+            (self.label, suffix == ".csv", "--label, or label=, is for a .csv file"),
+            (self.folder, takes_folder, _FOLDER),
+        ):
+            if given is not None and not useful:
+                raise DataError(f"{purpose}, not for {self.name}; leave it out")
+
+    def absolute(self) -> DataSource:
+        """Return the source with absolute paths, which other working directories can use."""
+        name = str(Path(self.name).resolve()) if Path(self.name).suffix else self.name
+        folder, test = (path and str(Path(path).resolve()) for path in (self.folder, self.test))
+        return replace(self, name=name, folder=folder, test=test)
+
+    def load(self) -> Dataset:
+        """Load the data."""
+        folder = None if self.folder is None else Path(self.folder)
+        test = None if self.test is None else Path(self.test)
+        return load(self.name, folder=folder, test=test, label=self.label)
+
+
+def load_with_fallback(
+    source: DataSource, fallback: DataSource | None = None
+) -> tuple[DataSource, Dataset, str | None]:
+    """Load a source, or the fall-back if the source cannot be obtained.
+
+    Returns:
+        The source that was used, its data, and the reason for the fall-back (None without one).
+
+    Raises:
+        DataError: a name is unknown, an argument would have no effect, or neither can be loaded.
+    """
+    source.check()
+    if fallback is None:
+        return source, source.load(), None
+    fallback.check()
+    try:
+        return source, source.load(), None
+    except DataError as error:
+        reason = str(error)
+    try:
+        return fallback, fallback.load(), reason
+    except DataError as error:
+        raise DataError(f"{reason}\nThe fall-back cannot be used either: {error}") from error
