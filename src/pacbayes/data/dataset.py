@@ -96,9 +96,11 @@ class Dataset:
         """Return features and labels for a network: −1/+1 for two classes, indices for more."""
         import torch
 
+        from pacbayes.data.tasks import task_of
+
         x, y = (self.x_train, self.y_train) if part == "train" else (self.x_test, self.y_test)
-        labels = self.signs(part) if len(self.classes) == 2 else y
-        return torch.from_numpy(x), torch.from_numpy(labels)
+        labels = task_of(len(self.classes)).encode(torch.from_numpy(y))
+        return torch.from_numpy(x), labels
 
     @property
     def train_sha256(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from pacbayes.data import NAMES
+from pacbayes.data import DATASETS
 from pacbayes.experiments.columns import ADDED, COLUMNS, Configuration, chosen, grid
 from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import load_record, save_json
@@ -16,7 +16,7 @@ from pacbayes.training.loop import VACUOUS
 __all__ = ["Grid", "Sweep"]
 
 Grid = Literal["chosen", "paper"]
-BINARY = tuple(name for name in NAMES if name == "digits" or name.startswith("binary-"))
+BINARY = tuple(name for name, known in DATASETS.items() if known.binary)
 _REMEMBERED = "sweep.json"
 
 
