@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pacbayes.data.dataset import DataError, Dataset
+from pacbayes.data.dataset import DataError, Dataset, Table
 from pacbayes.data.named import DATASETS, NAMES
 from pacbayes.data.source import DataSource, load, load_with_fallback
-from pacbayes.data.tables import Table, check_names, check_width, read_table
+from pacbayes.data.tables import check_names, check_width, read_table
 
 __all__ = [
     "DATASETS",

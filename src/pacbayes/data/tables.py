@@ -20,7 +20,7 @@ from pacbayes.data.dataset import (
     class_indices,
 )
 
-__all__ = ["Table", "check_names", "check_width", "load_tables", "read_table"]
+__all__ = ["check_names", "check_width", "load_tables", "read_table"]
 
 
 def load_tables(path: Path, test: Path | None = None, label: str | None = None) -> Dataset:
