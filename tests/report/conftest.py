@@ -9,7 +9,7 @@ import pytest
 from pacbayes import Settings, runs
 from pacbayes.data import DataSource
 from pacbayes.report import run_page
-from pacbayes.report.facts import collect
+from pacbayes.report.contents import collect
 from pacbayes.runs import prediction
 from pacbayes.runs.preparation import prepare
 

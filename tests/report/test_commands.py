@@ -9,7 +9,7 @@ import pytest
 
 from pacbayes import cli
 from pacbayes.report.commands import train_command
-from pacbayes.report.facts import collect
+from pacbayes.report.contents import collect
 from pacbayes.runs.folder import open_run
 
 OPTIONS = [

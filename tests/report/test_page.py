@@ -11,8 +11,8 @@ import pytest
 
 from pacbayes.bounds import percent_up
 from pacbayes.report import report, run_page
-from pacbayes.report.certificates import pieces
-from pacbayes.report.facts import collect
+from pacbayes.report.contents import collect
+from pacbayes.report.sections.certificates import pieces
 
 
 @pytest.fixture(params=["page", "image_page"])

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pacbayes.experiments.store import Store
 from pacbayes.files import write_atomically
-from pacbayes.report.certificates import certificates
-from pacbayes.report.course import training, weights
-from pacbayes.report.facts import RunFacts, collect
-from pacbayes.report.mistakes import doubtful, mistakes
+from pacbayes.report.contents import RunFacts, collect
 from pacbayes.report.page import document
-from pacbayes.report.provenance import provenance
-from pacbayes.report.sweep import sweep_page
+from pacbayes.report.sections.certificates import certificates
+from pacbayes.report.sections.provenance import provenance
+from pacbayes.report.sections.training import training, weights
+from pacbayes.report.sections.votes import doubtful, mistakes
+from pacbayes.report.sweep_page import sweep_page
 from pacbayes.runs.folder import open_run
 
 __all__ = ["report", "run_page"]

@@ -9,7 +9,7 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Step, beside, paper_result, percent, sentence, steps
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE
 from pacbayes.report.charts import Mark, Part, stacked
-from pacbayes.report.facts import Issued, RunFacts
+from pacbayes.report.contents import Issued, RunFacts
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, command_block, figure, swatch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from pacbayes.report.facts import Issued, RunFacts
+from pacbayes.report.contents import Issued, RunFacts
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, card, command_block
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pacbayes.files import DamagedFileError
-from pacbayes.report.facts import collect
+from pacbayes.report.contents import collect
 from pacbayes.runs.folder import open_run
 
 

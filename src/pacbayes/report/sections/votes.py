@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pacbayes.report.charts import Series, line_chart
-from pacbayes.report.facts import RunFacts
+from pacbayes.report.contents import RunFacts
 from pacbayes.report.markup import Html, element, join, png, table
 from pacbayes.report.page import Section, card, details, figure, legend
 from pacbayes.report.votes import Coverage, Doubtful, Votes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pacbayes.bounds import percent_up
 from pacbayes.report.charts import Mark, Series, bars, histogram, line_chart
-from pacbayes.report.facts import Histogram, Movement, RunFacts
+from pacbayes.report.contents import Histogram, Movement, RunFacts
 from pacbayes.report.markup import Html, element, join
 from pacbayes.report.page import Section, card, details, figure, legend
 
