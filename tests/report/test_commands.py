@@ -50,8 +50,8 @@ def test_train_is_called_again_as_it_was(options, source, call, tmp_path):
     ).read_bytes()
 
 
-def test_options_that_change_nothing_are_left_out(facts):
-    options = [word for word in shlex.split(facts.command) if word.startswith("--")]
+def test_options_that_change_nothing_are_left_out(contents):
+    options = [word for word in shlex.split(contents.command) if word.startswith("--")]
     assert options == [
         *("--dataset", "--test-data", "--protocol", "--activation", "--widths", "--epochs"),
         *("--batch-size", "--evaluate-every", "--threads", "--out"),

@@ -1,4 +1,4 @@
-"""What the page shows is what the folder says."""
+"""The page shows what the folder contains."""
 
 import json
 import math
@@ -11,35 +11,35 @@ from pacbayes.report.contents import collect
 from pacbayes.runs.folder import open_run
 
 
-def test_every_certificate_is_found_read_and_verified(made, facts):
+def test_every_certificate_is_found_read_and_verified(made, contents):
     names = ["certificate.json", "certificate-vote.json", "certificate-drawn.json"]
-    assert [i.file for i in facts.issued] == names
-    for issued in facts.issued:
+    assert [i.file for i in contents.issued] == names
+    for issued in contents.issued:
         record = json.loads((made.folder / issued.file).read_text())
         assert record.pop("format") == 2
         assert issued.certificate.as_dict() == record
         assert issued.holds
 
 
-def test_movements_cover_all_weights_and_the_whole_kl(facts):
-    assert [m.layer for m in facts.movements] == ["layer 1", "the last layer"]
-    assert [m.weights for m in facts.movements] == [4 * 4 + 4, 4 + 1]
-    whole = math.fsum(m.kl for m in facts.movements)
-    assert whole == pytest.approx(facts.issued[0].certificate.kl, rel=1e-6)
-    for m in facts.movements:
+def test_movements_cover_all_weights_and_the_whole_kl(contents):
+    assert [m.layer for m in contents.movements] == ["layer 1", "the last layer"]
+    assert [m.weights for m in contents.movements] == [4 * 4 + 4, 4 + 1]
+    whole = math.fsum(m.kl for m in contents.movements)
+    assert whole == pytest.approx(contents.issued[0].certificate.kl, rel=1e-6)
+    for m in contents.movements:
         assert sum(m.means.counts) == sum(m.scales.counts) == m.weights
         assert m.rms <= m.largest <= m.means.high == -m.means.low
         low, middle, high = m.quantiles
         assert m.scales.low <= low <= middle <= high <= m.scales.high
 
 
-def test_movements_are_in_units_of_the_prior(made, facts):
+def test_movements_are_in_units_of_the_prior(made, contents):
     network = made.load_network()
     g = network.layer.weight
     moved = ((g.mean - g.prior_mean) / g.prior_log_scale.exp()).detach().flatten().tolist()
     g = network.layer.bias
     moved += ((g.mean - g.prior_mean) / g.prior_log_scale.exp()).detach().flatten().tolist()
-    last = facts.movements[-1]
+    last = contents.movements[-1]
     assert last.largest == pytest.approx(max(map(abs, moved)), rel=1e-5)
     assert last.rms == pytest.approx(math.sqrt(sum(m * m for m in moved) / len(moved)), rel=1e-5)
 
@@ -74,7 +74,7 @@ def test_parts_that_do_not_make_the_bound_are_refused(copied):
     with pytest.raises(DamagedFileError, match="contributions add up to"):
         collect(copied)
     path.write_text(json.dumps(record | {"contributions": {"risk": record["bound"]}}))
-    with pytest.raises(DamagedFileError, match="contributions are not those of its layers"):
+    with pytest.raises(DamagedFileError, match="contributions missing or unknown: KL of"):
         collect(copied)
 
 

@@ -78,31 +78,31 @@ def test_its_numbers_are_those_of_the_certificates(made, page, read):
     test = json.loads((made.folder / "test.json").read_text())
     assert f"test error: {100 * test['randomised']:.2f} %" in text
     assert f"test error: {100 * test['drawn']:.2f} %" in text
-    assert text.count("checks hold") == 3
+    assert text.count("checks passed") == 3
 
 
-def test_the_pieces_of_the_bar_add_up_to_the_bound(facts):
-    for issued in facts.issued:
+def test_the_pieces_of_the_bar_add_up_to_the_bound(contents):
+    for issued in contents.issued:
         c = issued.certificate
         parts = pieces(c)
         assert math.fsum(p.value for p in parts) == pytest.approx(100 * c.bound, abs=1e-9)
         assert all(p.value >= 0 for p in parts)
 
 
-def test_the_paper_stands_on_the_same_axis_where_it_can_be_compared(facts, page, read):
-    record = facts.record
+def test_the_paper_stands_on_the_same_axis_where_it_can_be_compared(contents, page, read):
+    record = contents.record
     source = record.data.source
     data = record.data.model_copy(update={"source": replace(source, name="binary-mnist")})
     settings = record.settings.model_copy(update={"widths": (100, 100, 100)})
     known = record.model_copy(update={"data": data, "settings": settings})
-    compared = run_page(replace(facts, record=known))
+    compared = run_page(replace(contents, record=known))
     assert "paper, fix-lambda relu: 15.50 %" not in page
     texts = [e["text"] for e in read(compared).all("text")]
     assert texts.count("paper, fix-lambda relu: 15.50 %") == 1  # beside the randomised one only
 
 
-def test_layers_are_one_piece_where_a_drawn_one_is_likelier_under_the_prior(facts):
-    c = facts.issued[2].certificate
+def test_layers_are_one_piece_where_a_drawn_one_is_likelier_under_the_prior(contents):
+    c = contents.issued[2].certificate
     shifted = dict(c.contributions)
     shifted["KL of layer.weight"] -= 1
     shifted["KL of body.layers.0.weight"] += 1
@@ -126,18 +126,18 @@ def test_images_are_shown_as_images_and_other_examples_as_a_table(page, image_pa
     assert all(e["src"].startswith("data:image/png;base64,") for e in images)
     assert all(re.fullmatch(r"test example \d+: label \d, vote \d", e["alt"]) for e in images)
     assert not read(page).all("img")
-    assert "Least sure test examples" in read(page).all("main")[0]["text"]
+    assert "Least certain test examples" in read(page).all("main")[0]["text"]
 
 
-def test_every_chart_has_its_numbers_in_a_table(facts, page, read):
+def test_every_chart_has_its_numbers_in_a_table(contents, page, read):
     text = read(page).all("main")[0]["text"]
-    for e in facts.history:
+    for e in contents.history:
         assert f"{e.epoch}{100 * e.risk:.3f}{e.kl:.2f}{100 * e.bound:.3f}" in text
-    for m in facts.movements:
+    for m in contents.movements:
         assert f"{m.layer}{m.weights}{m.kl:.4g}{m.rms:.4g}{m.largest:.4g}" in text
-    last = facts.votes.curve[-1]
+    last = contents.votes.curve[-1]
     assert f"100.0 %20{last.margin:.3f}{100 * last.error:.2f} %" in text
-    counts = [int(n) for row in facts.votes.confusion for n in row]
+    counts = [int(n) for row in contents.votes.confusion for n in row]
     cells = [e for e in read(page).all("td") if e.get("class") in ("right", "wrong", "none")]
     assert [int(e["text"]) for e in cells] == counts
 
@@ -150,22 +150,22 @@ def test_the_same_run_gives_the_same_bytes(made, tmp_path):
 
 def test_training_examples_are_called_so(uncertified, read):
     text = read(run_page(collect(uncertified))).all("main")[0]["text"]
-    assert "There is no test part. These are training examples" in text
-    assert "Training examples flatter it" in text
-    assert "Test examples" not in text
+    assert "There is no test set, so training examples are used" in text
+    assert "the error on training examples is optimistic" in text
+    assert "test examples" not in text
     assert "test error" not in text
     assert "trained but not certified" in text
     assert f"pacbayes certify {uncertified.folder}" in text
     assert "pacbayes verify" not in text
-    assert "no certificate covers it" in text
+    assert "No certificate covers them" in text
 
 
 def test_a_certificate_that_does_not_hold_says_so(copied, read):
     path = copied.folder / "certificate.json"
     path.write_text(path.read_text().replace('"n": 120', '"n": 12000'))
     text = read(run_page(collect(copied))).all("main")[0]["text"]
-    assert "does NOT hold (n is its size" in text
-    assert text.count("checks hold") == 2
+    assert "does NOT hold. Failed: n is its size" in text
+    assert text.count("checks passed") == 2
 
 
 def channel(value):

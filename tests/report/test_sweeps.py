@@ -9,7 +9,7 @@ import pytest
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
 from pacbayes.report import report
-from pacbayes.report.sweep_page import find_sweeps
+from pacbayes.report.sweeps import find_sweeps
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

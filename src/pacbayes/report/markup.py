@@ -1,4 +1,4 @@
-"""HTML and SVG by construction: every tag is closed, and text is escaped unless it is markup."""
+"""Build HTML and SVG from functions: every tag is closed, and plain text is always escaped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _VOID = ("img", "link", "meta")
 
 
 class Html(str):
-    """Markup. A plain `str` never becomes markup without being escaped."""
+    """Markup. A plain `str` is escaped before it becomes part of any markup."""
 
 
 def element(name: str, /, *children: str, **attributes: str | float | None) -> Html:
-    """One element; `class_` and `aria_label` stand for class and aria-label, None leaves out."""
+    """Return one element; `aria_label` becomes aria-label, and None omits an attribute."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(_text(value))}"'
         for key, value in attributes.items()
@@ -32,7 +32,7 @@ def element(name: str, /, *children: str, **attributes: str | float | None) -> H
 
 
 def join(*children: str) -> Html:
-    """Children one after the other, texts among them escaped."""
+    """Concatenate children, escaping those that are plain text."""
     return Html("".join(c if isinstance(c, Html) else html.escape(c) for c in children))
 
 
@@ -48,7 +48,7 @@ def table(
     class_: str | None = None,
     hidden_caption: bool = False,
 ) -> Html:
-    """A table whose first column heads its rows, in a container that scrolls by itself."""
+    """Return a table whose first column contains row headings, in a container that scrolls."""
     head = [element("th", cell, scope="col") for cell in header]
     body = [
         element(
@@ -69,7 +69,7 @@ def table(
 
 
 def png(grey: NDArray[np.uint8]) -> str:
-    """A grey picture (rows, columns) as a data URI."""
+    """Encode a greyscale picture (rows, columns) as a data URI."""
     height, width = grey.shape
     lines = b"".join(b"\0" + row.tobytes() for row in grey)
     chunks = (

@@ -1,4 +1,4 @@
-"""The certificates of a run: in words, as a sum that can be seen, and beside other numbers."""
+"""The section on certificates: in words, as a chart of their parts, and beside other numbers."""
 
 from __future__ import annotations
 
@@ -9,54 +9,61 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Step, beside, paper_result, percent, sentence, steps
 from pacbayes.choices import DRAWN, RANDOMISED, VOTE
 from pacbayes.report.charts import Mark, Part, stacked
-from pacbayes.report.contents import Issued, RunFacts
+from pacbayes.report.contents import IssuedCertificate, RunContents
 from pacbayes.report.markup import Html, element, join, table
-from pacbayes.report.page import Section, command_block, figure, swatch
+from pacbayes.report.page import Section, command_block, details, figure, swatch
 
-__all__ = ["certificates"]
+__all__ = ["certificates_section", "pieces"]
 
-_COVERED = {  # short name, and what predicts so
+_PREDICTORS = {  # heading, and the name of its test error
     RANDOMISED: ("The randomised classifier", "randomised"),
     VOTE: ("The majority vote", "vote"),
-    DRAWN: ("One network, drawn and kept", "drawn"),
+    DRAWN: ("One drawn network", "drawn"),
 }
+_UNKNOWN = ("An unknown predictor", "unknown")
 _PALEST = 0.5
+_CAPTION = (
+    "How the bound adds up. The dashed line marks the bound. The held-out bound is the bound that "
+    "the same error would give on n examples that were not used for training."
+)
 
 
-def certificates(facts: RunFacts) -> Section:
-    if not facts.issued:
-        return Section("certificate", "Certificate", _none(facts))
-    title = "Certificate" if len(facts.issued) == 1 else "Certificates"
-    several = (
-        element(
-            "p",
-            "Each certificate holds by itself with its own probability; together they hold "
-            "with less. The theorem says whom a certificate covers.",
-            class_="note",
-        )
-        if facts.issued[1:]
-        else Html()
+def certificates_section(contents: RunContents) -> Section:
+    issued = contents.issued
+    if not issued:
+        return Section("certificate", "Certificate", _none(contents))
+    articles = [_article(i, contents) for i in issued]
+    if len(issued) == 1:
+        return Section("certificate", "Certificate", join(*articles))
+    note = (
+        "Each certificate holds with its own probability; the probability that all of them hold at "
+        "once is lower. Each one names the predictor that it covers."
     )
-    return Section("certificate", title, join(several, *(_article(i, facts) for i in facts.issued)))
+    body = join(element("p", note, class_="note"), *articles)
+    return Section("certificate", "Certificates", body)
 
 
-def _none(facts: RunFacts) -> Html:
+def _none(contents: RunContents) -> Html:
     return element(
         "div",
-        element("p", "This run is trained but not certified: nothing is promised about it yet."),
-        element("p", "The bound that training shows is a guide without its Monte-Carlo error. "),
-        element("p", "To issue its certificate:"),
-        command_block(f"pacbayes certify {shlex.quote(str(facts.folder))}"),
+        element(
+            "p",
+            "This run is trained but not certified: nothing is guaranteed about its error yet. "
+            "The bound shown during training is only a guide; it leaves out the Monte-Carlo error.",
+        ),
+        element("p", "Issue a certificate with:"),
+        command_block(f"pacbayes certify {shlex.quote(str(contents.folder))}"),
         class_="card",
     )
 
 
-def _article(issued: Issued, facts: RunFacts) -> Html:
+def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
     c = issued.certificate
-    name, method = _COVERED.get(c.predictor, ("An unknown predictor", "randomised"))
+    heading, _ = _PREDICTORS.get(c.predictor, _UNKNOWN)
+    vacuous = "Vacuous: this bound says nothing about the error."
     return element(
         "article",
-        element("h3", name),
+        element("h3", heading),
         element(
             "p",
             element("small", "at most "),
@@ -64,81 +71,83 @@ def _article(issued: Issued, facts: RunFacts) -> Html:
             element("small", " error"),
             class_="claim",
         ),
-        element("p", "Vacuous: it says nothing.", class_="fails") if c.vacuous else Html(),
+        element("p", vacuous, class_="fails") if c.vacuous else Html(),
         element("p", sentence(c)),
         element("p", _verdict(issued), class_="verdict " + ("holds" if issued.holds else "fails")),
-        _picture(c, facts, method),
-        _sum(c),
-        _beside(c, facts),
-        _findings(issued),
+        _chart(c, contents),
+        _parts_table(c),
+        _comparison(c, contents),
+        _checks(issued),
     )
 
 
-def _verdict(issued: Issued) -> str:
+def _verdict(issued: IssuedCertificate) -> str:
     failed = [f.name for f in issued.findings if not f.holds]
     if failed:
-        return f"✗ pacbayes verify: does NOT hold ({', '.join(failed)})"
+        return f"✗ pacbayes verify: this certificate does NOT hold. Failed: {', '.join(failed)}."
     count = len(issued.findings)
-    return f"✓ pacbayes verify: all {count} checks hold, the training risk taken as claimed"
+    return f"✓ pacbayes verify: all {count} checks passed; the training risk was not recomputed."
 
 
 def shades(found: list[Step]) -> list[float]:
-    """Of one colour for all layers, paler from each to the next."""
+    """Return the shade of each step: layers have one colour, each paler than the one before."""
     layers = [s for s in found if s.kind == "kl"]
     faded = iter(1 - (1 - _PALEST) * i / max(1, len(layers) - 1) for i in range(len(layers)))
     return [next(faded) if s.kind == "kl" else 1.0 for s in found]
 
 
 def pieces(c: Certificate) -> list[Part]:
-    """The bound as pieces of a bar, which ends at the bound: a vacuous one is less than its parts.
+    """Return the pieces of a bar whose length is the bound.
 
-    Layers are one piece where the drawn weights of some are likelier under the prior than under the
-    posterior, since no piece has a negative length.
+    A vacuous bound is smaller than the sum of its parts, so the last pieces are cut off.
     """
-    found = list(steps(c))
-    layers = [s for s in found if s.kind == "kl"]
-    if any(s.points < 0 for s in layers):
-        whole = Step("kl", "what was learned in all layers", sum(s.points for s in layers))
-        found = [*(s for s in found if s.kind != "kl"), whole]
+    found = _without_negative_layers(list(steps(c)))
     parts, left = [], c.bound
     for s, shade in zip(found, shades(found), strict=True):
         length = min(left, max(0.0, s.points))
         left -= length
-        parts.append(Part(s.kind, 100 * length, f"{s.label}: {100 * s.points:.3f} points", shade))
+        title = f"{s.label}: {100 * s.points:.3f} percentage points"
+        parts.append(Part(s.kind, 100 * length, title, shade))
     return parts
 
 
-def _marks(c: Certificate, facts: RunFacts) -> list[Mark]:
-    held = f"held-out bound: {percent_up(c.held_out)}"
-    marks = [Mark("ink", 100 * c.held_out, held)]
-    theirs = paper_result(facts.record) if c.predictor == RANDOMISED else None
+def _without_negative_layers(found: list[Step]) -> list[Step]:
+    """Merge the layers into one step if the contribution of any layer is negative.
+
+    This happens for a drawn network: the weights of a layer may be more likely under the prior than
+    under the posterior, and a piece of a bar cannot have a negative length.
+    """
+    layers = [s for s in found if s.kind == "kl"]
+    if all(s.points >= 0 for s in layers):
+        return found
+    whole = Step("kl", "what was learned in all layers", sum(s.points for s in layers))
+    return [*(s for s in found if s.kind != "kl"), whole]
+
+
+def _marks(c: Certificate, contents: RunContents) -> list[Mark]:
+    marks = [Mark("ink", 100 * c.held_out, f"held-out bound: {percent_up(c.held_out)}")]
+    theirs = paper_result(contents.record) if c.predictor == RANDOMISED else None
     if theirs is not None and theirs.bound is not None:
-        s = facts.record.settings
+        s = contents.record.settings
         text = f"paper, {s.objective} {s.activation}: {percent(theirs.bound)}"
         marks.append(Mark("ink", 100 * theirs.bound, text))
-    if (error := _test_error(c, facts)) is not None:
+    _, name = _PREDICTORS.get(c.predictor, _UNKNOWN)
+    error = getattr(contents.errors, name, None)
+    if error is not None:
         marks.append(Mark("ink", 100 * error, f"test error: {percent(error)}"))
     return marks
 
 
-def _test_error(c: Certificate, facts: RunFacts) -> float | None:
-    if (e := facts.errors) is None:
-        return None
-    return {RANDOMISED: e.randomised, VOTE: e.vote, DRAWN: e.drawn}.get(c.predictor)
-
-
-def _picture(c: Certificate, facts: RunFacts, method: str) -> Html:
-    parts, marks = pieces(c), _marks(c, facts)
+def _chart(c: Certificate, contents: RunContents) -> Html:
+    _, key = _PREDICTORS.get(c.predictor, _UNKNOWN)
+    parts, marks = pieces(c), _marks(c, contents)
     desc = "; ".join([*(p.title for p in parts), *(m.text for m in marks)])
-    chart = stacked(f"bar-{method}", "How the bound adds up", desc, parts, marks, " %")
-    caption = (
-        "How it adds up. The dashed line is the bound; the held-out bound is what the same error "
-        "would give, were all n examples unseen."
+    return figure(
+        _CAPTION, stacked(f"bar-{key}", "How the bound adds up", desc, parts, marks, " %")
     )
-    return figure(caption, chart)
 
 
-def _sum(c: Certificate) -> Html:
+def _parts_table(c: Certificate) -> Html:
     found = list(steps(c))
     rows: list[list[str]] = [
         [
@@ -148,7 +157,7 @@ def _sum(c: Certificate) -> Html:
         for s, shade in zip(found, shades(found), strict=True)
     ]
     rows.append([element("strong", "bound, rounded up"), element("strong", percent_up(c.bound))])
-    header = ["part of the bound", "points"]
+    header = ["part of the bound", "percentage points"]
     return table("The parts of the bound", header, rows, class_="sum", hidden_caption=True)
 
 
@@ -156,19 +165,23 @@ def _small(detail: str) -> Html:
     return join(" ", element("small", detail)) if detail else Html()
 
 
-def _beside(c: Certificate, facts: RunFacts) -> Html:
-    s, compared = facts.record.settings, paper_result(facts.record) is not None
-    header = ["beside", "this run", *([f"paper, {s.objective} {s.activation}"] if compared else [])]
-    rows = [
-        [b.label, b.ours, b.theirs][: len(header)] for b in beside(c, facts.errors, facts.record)
+def _comparison(c: Certificate, contents: RunContents) -> Html:
+    s, compared = contents.record.settings, paper_result(contents.record) is not None
+    header = [
+        "quantity",
+        "this run",
+        *([f"paper, {s.objective} {s.activation}"] if compared else []),
     ]
-    inner = table("The certificate beside other numbers", header, rows, class_="beside")
-    summary = element("summary", "Beside other numbers")
-    return element("details", summary, inner, open="" if compared else None)
+    rows = [
+        [b.label, b.ours, b.theirs][: len(header)]
+        for b in beside(c, contents.errors, contents.record)
+    ]
+    caption = "The certificate compared with other numbers"
+    inner = table(caption, header, rows, class_="beside", hidden_caption=True)
+    return element("details", element("summary", caption), inner, open="" if compared else None)
 
 
-def _findings(issued: Issued) -> Html:
-    rows = [[f.name, "holds" if f.holds else "FAILS", f.detail] for f in issued.findings]
-    caption = f"What pacbayes verify finds in {issued.file}"
-    inner = table(caption, ["check", "result", "detail"], rows, class_="plain", hidden_caption=True)
-    return element("details", element("summary", caption), inner)
+def _checks(issued: IssuedCertificate) -> Html:
+    rows = [[f.name, "passed" if f.holds else "FAILED", f.detail] for f in issued.findings]
+    caption = f"Checks of {issued.file} by pacbayes verify"
+    return details(caption, ["check", "result", "detail"], rows, class_="plain")
