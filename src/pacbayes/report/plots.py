@@ -18,6 +18,7 @@ from pacbayes.runs.folder import Run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 __all__ = ["plot_bounds", "plot_history"]
 
@@ -43,13 +44,16 @@ def plot_history(run: Run, out: Path) -> None:
         raise ValueError(f"{run.folder} has no evaluations yet; train the run with pacbayes train")
     history = read_history(path)
     epochs, last = [e.epoch for e in history], history[-1]
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    figure = Figure(figsize=(8, 3.6), layout=_layout())
+    left, right = figure.subplots(1, 2, width_ratios=(5, 3))
     _curves(
         left,
         epochs,
         {
-            f"bound {percent_up(last.bound, 1)}": ([100 * e.bound for e in history], "#b3402a"),
+            f"bound on the error {percent_up(last.bound, 1)}": (
+                [100 * e.bound for e in history],
+                "#b3402a",
+            ),
             f"training risk {100 * last.risk:.1f} %": ([100 * e.risk for e in history], "#2a6ab3"),
         },
     )
@@ -64,17 +68,24 @@ def _curves(
     axes: Axes, epochs: Sequence[int], curves: dict[str, tuple[Sequence[float], str]]
 ) -> None:
     """Draw curves from zero, with a legend above the plot where nothing can overlap."""
+    from matplotlib.ticker import MaxNLocator
+
     for label, (values, colour) in curves.items():
         axes.plot(epochs, values, color=colour, linewidth=2, label=label)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("epoch")
+    axes.set(
+        xlabel="epoch", ylim=(0, 1.08 * max(max(values) for values, _ in curves.values()) or 1)
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),
         ncols=len(curves),
         frameon=False,
         labelcolor="linecolor",
-        handlelength=1.2,
+        handlelength=1,
+        handletextpad=0.5,
+        columnspacing=1.2,
         borderaxespad=0.2,
     )
     _plain(axes)
@@ -86,7 +97,7 @@ def plot_bounds(n: int, delta: float, out: Path) -> None:
 
     _check(out)
     bounds.small_kl(0.0, 0.0, n, delta)  # raises an error if n or δ is out of range
-    figure = Figure(figsize=(12, 4), layout="constrained")
+    figure = Figure(figsize=(12, 4), layout=_layout())
     left, middle, right = figure.subplots(1, 3)
     kls, risks = np.geomspace(1e-4, 0.3, 40), np.geomspace(1e-3, 0.4, 40)
     for name, (bound, colour) in _BOUNDS.items():
@@ -97,7 +108,7 @@ def plot_bounds(n: int, delta: float, out: Path) -> None:
     left.set(xlabel="KL / n", ylabel="bound − risk, percentage points", title="at a risk of 5 %")
     middle.set(xlabel="risk", title="at KL / n = 0.01")
     for axes in (left, middle):
-        _logarithmic(axes)
+        _logarithmic(axes, dense=True)
         _plain(axes)
     left.legend(frameon=False, fontsize=8)
     _map(right, n, delta)
@@ -132,15 +143,22 @@ def _smallest(risk: float, kl: float, n: int, delta: float) -> float:
     return np.nan if min(values) >= 1 else float(np.argmin(values))
 
 
-def _logarithmic(axes: Axes) -> None:
-    """Use logarithmic axes with plain numbers: 0.1, not 10⁻¹."""
+def _logarithmic(axes: Axes, *, dense: bool = False) -> None:
+    """Use logarithmic axes with plain numbers (0.1, not 10⁻¹), `dense` for more of them upwards."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set(xscale="log", yscale="log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0,)))
+    for axis, factors in ((axes.xaxis, (1,)), (axes.yaxis, (1, 2, 5) if dense else (1,))):
+        axis.set_major_locator(LogLocator(subs=factors))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
+
+
+def _layout() -> ConstrainedLayoutEngine:
+    """Return a layout in which neither plots nor labels touch each other or the edge."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
 
 
 def _plain(axes: Axes) -> None:
