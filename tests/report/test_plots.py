@@ -33,7 +33,7 @@ def test_the_picture_of_a_run_keeps_its_texts_apart(made, tmp_path, monkeypatch)
     monkeypatch.setattr(plots, "_save", lambda figure, out: figures.append(figure))
     plots.plot_history(made, tmp_path / "run.png")
     (figure,) = figures
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     left, right = (axes.get_tightbbox() for axes in figure.axes)
     assert left.x1 < right.x0
     assert left.x0 >= 0
