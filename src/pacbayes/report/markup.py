@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Html", "element", "join", "png", "table"]
+__all__ = ["Html", "element", "join", "png", "scrolling_table", "table"]
 
 _VOID = ("img", "link", "meta")
 
@@ -48,24 +48,40 @@ def table(
     class_: str | None = None,
     hidden_caption: bool = False,
 ) -> Html:
-    """Return a table whose first column contains row headings, in a container that scrolls."""
-    head = [element("th", cell, scope="col") for cell in header]
+    """Return a table whose first column contains row headings."""
     body = [
-        element(
-            "tr",
-            element("th", row[0], scope="row"),
-            *(element("td", cell) for cell in row[1:]),
-        )
+        element("tr", element("th", row[0], scope="row"), *(element("td", c) for c in row[1:]))
         for row in rows
     ]
+    return scrolling_table(caption, header, body, class_=class_, hidden_caption=hidden_caption)
+
+
+def scrolling_table(
+    caption: str,
+    header: list[str],
+    body: list[Html],
+    *,
+    class_: str | None = None,
+    hidden_caption: bool = False,
+) -> Html:
+    """Return a table in a container that scrolls.
+
+    The visible caption is above the container, where it does not scroll. The caption of the table
+    itself is for screen readers.
+    """
     whole = element(
         "table",
-        element("caption", caption, class_="unseen" if hidden_caption else None),
-        element("thead", element("tr", *head)),
+        element("caption", caption, class_="unseen"),
+        element("thead", element("tr", *(element("th", cell, scope="col") for cell in header))),
         element("tbody", *body),
         class_=class_,
     )
-    return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label=caption)
+    container = element(
+        "div", whole, class_="scroll", role="region", tabindex="0", aria_label=caption
+    )
+    if hidden_caption:
+        return container
+    return join(element("p", caption, class_="caption", aria_hidden="true"), container)
 
 
 def png(grey: NDArray[np.uint8]) -> str:

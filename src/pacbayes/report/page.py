@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -77,13 +77,24 @@ def figure(caption: str, chart: Html) -> Html:
 
 
 def command_block(command: str) -> Html:
-    """Return a command to copy; a long one is broken before options."""
-    lines = [""]
-    for word in re.split(r" (?=--)", command):
-        if lines[-1] and len(lines[-1]) + len(word) > _COLUMNS:
-            lines.append("  ")
-        lines[-1] += word if not lines[-1].strip() else f" {word}"
-    return element("pre", " \\\n".join(lines), tabindex="0")
+    """Return a command to copy; a long one is broken before options, never within a word."""
+    lines: list[list[str]] = [[]]
+    for words in _options(command):
+        if lines[-1] and len(" ".join([*lines[-1], *words])) > _COLUMNS:
+            lines.append([" "])  # indented by it and the space after it
+        lines[-1] += words
+    shown = [Html(" ").join(element("span", word) for word in line) for line in lines]
+    return element("pre", Html(" \\\n".join(shown)), tabindex="0")
+
+
+def _options(command: str) -> list[list[str]]:
+    """Return the words of a command, those of each option together."""
+    found: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            found.append([])
+        found[-1].append(shlex.quote(word))
+    return found
 
 
 def details(

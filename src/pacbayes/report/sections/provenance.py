@@ -73,7 +73,7 @@ def _versions(contents: RunContents) -> Html:
     rows = [
         [name, *(str(versions.get(name, "–")) for versions in columns.values())] for name in names
     ]
-    caption = "Software and hardware: bit-identical results need the same"
+    caption = "Software and hardware; results are bit-identical only where these agree"
     return table(caption, ["component", *columns], rows, class_="wide")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from pacbayes.report.contents import RunContents
 from pacbayes.report.line_charts import Series, line_chart
-from pacbayes.report.markup import Html, element, join, png, table
+from pacbayes.report.markup import Html, element, join, png, scrolling_table, table
 from pacbayes.report.page import Section, card, details, figure, legend
 from pacbayes.report.votes import Coverage, DoubtfulExample, Votes
 
@@ -135,21 +135,12 @@ def _nearest(curve: tuple[Coverage, ...], fraction: float) -> Coverage:
 
 
 def _confusion(votes: Votes, classes: tuple[str, ...]) -> Html:
-    head = ["label ↓ vote →", *classes]
     body = []
     for i, (name, counts) in enumerate(zip(classes, votes.confusion, strict=True)):
         cells = [element("td", f"{n}", class_=_cell(i == j, n)) for j, n in enumerate(counts)]
         body.append(element("tr", element("th", name, scope="row"), *cells))
     caption = "Confusion matrix: number of examples by label (rows) and vote (columns)"
-    whole = element(
-        "table",
-        element("caption", caption, class_="unseen"),
-        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
-        element("tbody", *body),
-        class_="matrix",
-    )
-    scroll = element("div", whole, class_="scroll", role="region", tabindex="0", aria_label=caption)
-    return figure(caption, scroll)  # a caption of the table would be as narrow as the table
+    return scrolling_table(caption, ["label ↓ vote →", *classes], body, class_="matrix")
 
 
 def _cell(right: bool, count: int) -> str:
