@@ -67,7 +67,7 @@ def line_chart(
     """Draw lines over a common axis.
 
     Args:
-        x_name: precedes the first number of the horizontal axis.
+        x_name: what the horizontal axis shows, written before its numbers.
         marked: a place on the horizontal axis, marked by a dashed line.
         top: the value that the vertical axis reaches at least; charts with the same `top` and no
             larger value have the same scale.
@@ -100,10 +100,12 @@ def _guide(scale: _Scale, x: float) -> Html:
 
 
 def _x_ticks(scale: _Scale, name: str, unit: str) -> Iterator[Html]:
-    values = [x for x in nice_ticks(scale.left, scale.right, 4) if x >= scale.left]
-    for i, x in enumerate(values):
-        text = number(x) + unit if i or not name else f"{name} {number(x)}{unit}"
-        yield tick(text, scale.across(x), scale.floor + 18)
+    y = scale.floor + 18
+    if name:
+        yield element("text", name, x=-8.0, y=y, text_anchor="end", class_="tick")
+    for x in nice_ticks(scale.left, scale.right, 4):
+        if x >= scale.left:
+            yield tick(number(x) + unit, scale.across(x), y)
 
 
 def _line(s: Series, scale: _Scale) -> Html:
