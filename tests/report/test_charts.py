@@ -39,7 +39,7 @@ def test_pieces_lie_end_to_end_and_reach_the_dashed_line(read):
     assert far == pytest.approx(2 * end, rel=1e-3)  # one axis for both
 
 
-def test_lines_go_up_where_numbers_do(read):
+def test_lines_rise_with_their_values(read):
     page = read(line_chart("k", "t", "d", [Series("risk", [5, 10, 20], [0.0, 2.0, 1.0])]))
     points = [tuple(map(float, p.split(","))) for p in page.all("polyline")[0]["points"].split()]
     xs, ys = zip(*points, strict=True)
@@ -66,7 +66,7 @@ def test_a_place_on_the_axis_is_marked(read):
     assert guide["x1"] == guide["x2"] == "25.000%"
 
 
-def test_bars_are_as_long_as_their_numbers_and_may_be_none(read):
+def test_lengths_of_bars_are_proportional_to_their_values(read):
     page = read(bars("k", "t", "d", [Mark("kl", 4.0, "a"), Mark("kl", 1.0, "b")], ""))
     long, short = (per_cent(e["width"]) for e in page.all("rect"))
     assert long == pytest.approx(4 * short, rel=1e-3)

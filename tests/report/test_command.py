@@ -1,4 +1,4 @@
-"""`pacbayes report` as a user meets it."""
+"""The command `pacbayes report`."""
 
 import sys
 import webbrowser

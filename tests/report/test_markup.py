@@ -44,7 +44,7 @@ def test_a_long_command_is_broken_before_options_and_stays_the_same(read):
     assert shlex.split(text.replace("\\\n", "")) == shlex.split(command)
 
 
-def test_a_picture_survives():
+def test_a_picture_is_encoded_without_loss():
     grey = np.arange(48, dtype=np.uint8).reshape(6, 8)
     kind, _, content = png(grey).partition(",")
     assert kind == "data:image/png;base64"

@@ -1,4 +1,4 @@
-"""The page of a run: whole by itself, well-formed, true to the files, and the same every time."""
+"""The page of a run is self-contained, well-formed, reproducible, and agrees with the files."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def test_nothing_is_loaded_from_anywhere(any_page, read):
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def test_it_is_well_formed_and_says_its_language(any_page, read):
+def test_it_is_well_formed_and_declares_its_language(any_page, read):
     assert any_page.startswith("<!doctype html>\n<html lang=")
     page = read(any_page)  # which refuses what is not closed
     ids = [e["id"] for e in page.elements if "id" in e]
@@ -42,7 +42,7 @@ def test_it_is_well_formed_and_says_its_language(any_page, read):
     assert {name for names in named for name in names} <= set(ids)
 
 
-def test_it_can_be_read_without_eyes(any_page, read):
+def test_it_is_accessible_to_screen_readers(any_page, read):
     page = read(any_page)
     levels = [int(e["tag"][1]) for e in page.all("h1", "h2", "h3", "h4")]
     assert levels[0] == 1
@@ -89,7 +89,7 @@ def test_the_pieces_of_the_bar_add_up_to_the_bound(contents):
         assert all(p.value >= 0 for p in parts)
 
 
-def test_the_paper_stands_on_the_same_axis_where_it_can_be_compared(contents, page, read):
+def test_a_comparable_result_of_the_paper_is_on_the_same_axis(contents, page, read):
     record = contents.record
     source = record.data.source
     data = record.data.model_copy(update={"source": replace(source, name="binary-mnist")})
@@ -101,7 +101,7 @@ def test_the_paper_stands_on_the_same_axis_where_it_can_be_compared(contents, pa
     assert texts.count("paper, fix-lambda relu: 15.50 %") == 1  # beside the randomised one only
 
 
-def test_layers_are_one_piece_where_a_drawn_one_is_likelier_under_the_prior(contents):
+def test_layers_are_merged_if_one_contributes_less_than_zero(contents):
     c = contents.issued[2].certificate
     shifted = dict(c.contributions)
     shifted["KL of layer.weight"] -= 1
@@ -148,7 +148,7 @@ def test_the_same_run_gives_the_same_bytes(made, tmp_path):
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
-def test_training_examples_are_called_so(uncertified, read):
+def test_without_a_test_set_training_examples_are_labelled_as_such(uncertified, read):
     text = read(run_page(collect(uncertified))).all("main")[0]["text"]
     assert "There is no test set, so training examples are used" in text
     assert "the error on training examples is optimistic" in text
@@ -160,7 +160,7 @@ def test_training_examples_are_called_so(uncertified, read):
     assert "No certificate covers them" in text
 
 
-def test_a_certificate_that_does_not_hold_says_so(copied, read):
+def test_a_failed_verification_is_shown(copied, read):
     path = copied.folder / "certificate.json"
     path.write_text(path.read_text().replace('"n": 120', '"n": 12000'))
     text = read(run_page(collect(copied))).all("main")[0]["text"]
@@ -182,7 +182,7 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_colours_have_contrast_by_day_and_night():
+def test_light_and_dark_colours_have_enough_contrast():
     style = files("pacbayes.report").joinpath("style.css").read_text()
     light, dark = (
         dict(re.findall(r"--([\w-]+): (#\w{6})\b", block))

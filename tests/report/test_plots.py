@@ -20,7 +20,7 @@ def test_bounds_are_drawn_beside_each_other(tmp_path, suffix, monkeypatch):
             assert (np.abs(image - wanted).max(-1) < 0.02).sum() > 50, colour
 
 
-def test_nonsense_is_refused(tmp_path):
+def test_bad_arguments_raise_errors(tmp_path):
     with pytest.raises(ValueError, match="n must be at least 8"):
         plots.plot_bounds(3, 0.05, tmp_path / "bounds.png")
     with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf file, got 'bounds.gif'"):

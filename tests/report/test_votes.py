@@ -1,4 +1,4 @@
-"""The vote's mistakes are counted, not estimated."""
+"""Errors of the vote are counted exactly."""
 
 import json
 
@@ -17,7 +17,7 @@ def brute_force(margins, wrong):
     return found
 
 
-def test_coverage_is_what_brute_force_finds():
+def test_coverage_agrees_with_brute_force():
     rng = np.random.default_rng(0)
     margins = rng.integers(0, 12, 60) / 12  # with ties
     wrong = (rng.random(60) < 1 - margins).astype(float)
@@ -27,7 +27,7 @@ def test_coverage_is_what_brute_force_finds():
     assert [c.fraction for c in curve] == [c.answered / 60 for c in curve]
 
 
-def test_a_long_curve_is_thinned_to_points_of_its_own():
+def test_a_long_curve_is_reduced_to_some_of_its_points():
     rng = np.random.default_rng(1)
     margins, wrong = rng.random(3000), (rng.random(3000) < 0.3).astype(float)
     curve = coverage(margins, wrong)
@@ -51,7 +51,7 @@ def test_votes_are_those_of_the_test_error(made, contents):
     assert votes.error == pytest.approx(1 - right / 20)
 
 
-def test_the_least_sure_come_first(contents):
+def test_the_least_certain_examples_come_first(contents):
     doubtful = contents.votes.doubtful
     margins = [d.first_share - d.second_share for d in doubtful]
     assert margins == sorted(margins)
@@ -62,6 +62,6 @@ def test_the_least_sure_come_first(contents):
         assert {d.first, d.second} == set(contents.record.data.classes)
 
 
-def test_only_large_squares_without_negative_numbers_are_images(contents, images):
+def test_only_large_squares_without_negative_values_are_images(contents, images):
     assert contents.votes.side is None
     assert analyse_votes(images, images.load_network(), images.load_data()).side == 8
