@@ -56,5 +56,5 @@ def test_contributions_must_add_up_to_the_bound(copied):
 
 def test_an_untrained_run_raises_an_error(copied):
     (copied.folder / "posterior.safetensors").unlink()
-    with pytest.raises(ValueError, match="not trained to the end"):
+    with pytest.raises(ValueError, match="not fully trained"):
         collect(open_run(copied.folder))

@@ -15,7 +15,7 @@ def test_bounds_are_drawn_beside_each_other(tmp_path, suffix, monkeypatch):
     assert out.stat().st_size > 10_000
     if suffix == "png":
         image = imread(out)[:, :, :3]
-        for _, colour in plots._BOUNDS.values():  # every curve is to be seen
+        for _, colour in plots._curves_of_bounds().values():  # every curve is to be seen
             wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
             assert (np.abs(image - wanted).max(-1) < 0.02).sum() > 50, colour
 

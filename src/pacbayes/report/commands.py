@@ -9,6 +9,7 @@ from typing import Any
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.runs.record import DataSource, RunRecord
+from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
 
 __all__ = ["certify_command", "train_command"]
@@ -17,7 +18,7 @@ _ALWAYS = ("protocol", "activation")
 _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is spelled differently
     "lam": lambda value: ["--lambda", str(value)],
     "learned_scale": lambda learned: ["--learned-scale" if learned else "--unit-scale"],
-    "prior_scales": lambda scales: ["--prior-scale", ",".join(map(str, scales))],
+    "prior_scales": lambda scales: ["--prior-scale", ",".join(map(scale_text, scales))],
     "repeats": lambda _: ["--repeats"],
     "widths": lambda widths: ["--widths", ",".join(map(str, widths)) or "none"],
 }
@@ -72,7 +73,7 @@ def _option(name: str, value: object) -> list[str]:
 
 def _out(s: Settings, folder: Path) -> Path:
     """Return the folder that --out names: the parent where several prior scales were tried."""
-    several = folder.name == f"scale-{str(s.prior_scale).removesuffix('.0')}"
+    several = folder.name in {own.name for own, _ in planned_runs(folder.parent, s)}
     return folder.parent if s.prior_scales and several else folder
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pacbayes.certificates.certificate import Certificate
+from pacbayes.choices import Predictor
 from pacbayes.files import load_record
 from pacbayes.report.commands import certify_command, train_command
 from pacbayes.report.layers import LayerMovement, layer_movements
@@ -18,8 +19,6 @@ from pacbayes.training.loop import Evaluation
 from pacbayes.verify import Finding, verify
 
 __all__ = ["IssuedCertificate", "RunContents", "collect"]
-
-_FILES = ("certificate.json", "certificate-vote.json", "certificate-drawn.json")
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def collect(run: Run) -> RunContents:
     return RunContents(
         folder=run.folder,
         record=run.record,
-        issued=tuple(_issued(run, name) for name in _FILES if (run.folder / name).exists()),
+        issued=tuple(_issued(run, p) for p in Predictor if run.certificate_path(p).exists()),
         errors=load_record(TestErrors, test) if test.exists() else None,
         history=read_history(run.folder / "history.json"),
         best=run.best,
@@ -68,9 +67,9 @@ def collect(run: Run) -> RunContents:
     )
 
 
-def _issued(run: Run, name: str) -> IssuedCertificate:
-    path = run.folder / name
+def _issued(run: Run, predictor: Predictor) -> IssuedCertificate:
+    path = run.certificate_path(predictor)
     findings = tuple(verify(path))  # raises an error if the file is malformed
     certificate = read_certificate(path)
     command = certify_command(certificate, run.record, run.folder)
-    return IssuedCertificate(name, certificate, findings, command)
+    return IssuedCertificate(path.name, certificate, findings, command)

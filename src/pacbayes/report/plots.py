@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pacbayes import bounds
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import percent_up, small_kl
+from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.choices import Predictor
 from pacbayes.files import write_atomically
 from pacbayes.report.reading import read_history
 from pacbayes.runs.folder import Run
@@ -22,15 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_bounds", "plot_history"]
 
-_BOUNDS = {
-    "mcallester": (bounds.mcallester, "#999999"),
-    "thiemann": (bounds.thiemann, "#7a4fa3"),
-    "quadratic": (bounds.quadratic, "#c9a227"),
-    "catoni": (bounds.catoni, "#b3402a"),
-    "unexpected-bernstein": (bounds.unexpected_bernstein, "#3a7d44"),
-    "small-kl": (bounds.small_kl, "#2a6ab3"),  # also the smallest value that catoni-c can have
-}
-_SMALLEST = ("catoni", "unexpected-bernstein", "small-kl")  # no other bound is ever the smallest
+_COLOURS = ("#2a6ab3", "#b3402a", "#999999", "#c9a227", "#7a4fa3", "#3a7d44", "#c2679b", "#4d4d4d")
+_DASHED = "quadratic"  # it coincides with thiemann
+_LEFT_OUT = "catoni-c"  # at its best C it coincides with small-kl
 _CELLS = 36
 
 
@@ -96,13 +92,12 @@ def plot_bounds(n: int, delta: float, out: Path) -> None:
     from matplotlib.figure import Figure
 
     _check(out)
-    bounds.small_kl(0.0, 0.0, n, delta)  # raises an error if n or δ is out of range
+    small_kl(0.0, 0.0, n, delta)  # raises an error if n or δ is out of range
     figure = Figure(figsize=(12, 4), layout=_layout())
     left, middle, right = figure.subplots(1, 3)
     kls, risks = np.geomspace(1e-4, 0.3, 40), np.geomspace(1e-3, 0.4, 40)
-    for name, (bound, colour) in _BOUNDS.items():
-        style = {"color": colour, "label": name}
-        style |= {"linestyle": "--"} if name == "quadratic" else {}  # it coincides with thiemann
+    for name, (bound, colour) in reversed(_curves_of_bounds().items()):  # the first on top
+        style = {"color": colour, "label": name, "linestyle": "--" if name == _DASHED else "-"}
         left.plot(kls, [100 * (bound(0.05, kl * n, n, delta) - 0.05) for kl in kls], **style)
         middle.plot(risks, [100 * (bound(r, 0.01 * n, n, delta) - r) for r in risks], **style)
     left.set(xlabel="KL / n", ylabel="bound − risk, percentage points", title="at a risk of 5 %")
@@ -116,31 +111,34 @@ def plot_bounds(n: int, delta: float, out: Path) -> None:
     _save(figure, out)
 
 
+def _curves_of_bounds() -> dict[str, tuple[Callable[..., float], str]]:
+    """Return the bounds that risk, KL, n and δ determine, each with its colour."""
+    found = [
+        t
+        for t in THEOREMS.values()
+        if t.predictor is Predictor.RANDOMISED and t.needed == ("risk",) and t.name != _LEFT_OUT
+    ]
+    return {t.name: (t.bound, colour) for t, colour in zip(found, cycle(_COLOURS), strict=False)}
+
+
 def _map(axes: Axes, n: int, delta: float) -> None:
     """Show which bound is the smallest, by risk and KL; vacuous bounds stay white."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
+    names, found = zip(*_curves_of_bounds().items(), strict=True)
+    curves, colours = zip(*found, strict=True)
     risks, kls = np.geomspace(1e-3, 0.4, _CELLS), np.geomspace(1e-4, 0.3, _CELLS)
-    smallest = np.array([[_smallest(risk, kl * n, n, delta) for risk in risks] for kl in kls])
-    colours = [_BOUNDS[name][1] for name in _SMALLEST]
-    high = len(colours) - 0.5
-    shades = ListedColormap(colours)
+    values = np.array([[[b(r, kl * n, n, delta) for r in risks] for kl in kls] for b in curves])
+    smallest = np.where(values.min(0) < 1, values.argmin(0), np.nan)
+    shades, high = ListedColormap(colours), len(colours) - 0.5
     axes.pcolormesh(risks, kls, smallest, cmap=shades, vmin=-0.5, vmax=high, alpha=0.8)
     axes.set(xlabel="risk", ylabel="KL / n", title="smallest bound")
     _logarithmic(axes)
     patches = [
-        Patch(color=colour, label=name, alpha=0.8)
-        for i, (name, colour) in enumerate(zip(_SMALLEST, colours, strict=True))
-        if (smallest == i).any()
+        Patch(color=colours[i], label=names[i], alpha=0.8) for i in np.unique(values.argmin(0))
     ]
     axes.legend(handles=patches, fontsize=8, loc="upper right")
-
-
-def _smallest(risk: float, kl: float, n: int, delta: float) -> float:
-    """Return the number of the smallest bound, or NaN if all are vacuous."""
-    values = [_BOUNDS[name][0](risk, kl, n, delta) for name in _SMALLEST]
-    return np.nan if min(values) >= 1 else float(np.argmin(values))
 
 
 def _logarithmic(axes: Axes, *, dense: bool = False) -> None:

@@ -7,7 +7,7 @@ import shlex
 from pacbayes.bounds import percent_up
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Step, beside, paper_result, percent, sentence, steps
-from pacbayes.choices import DRAWN, RANDOMISED, VOTE
+from pacbayes.choices import Predictor
 from pacbayes.report.charts import Mark, Part, stacked
 from pacbayes.report.contents import IssuedCertificate, RunContents
 from pacbayes.report.markup import Html, element, join, table
@@ -15,12 +15,6 @@ from pacbayes.report.page import Section, command_block, details, figure, swatch
 
 __all__ = ["certificates_section", "pieces"]
 
-_PREDICTORS = {  # heading, and the name of its test error
-    RANDOMISED: ("The randomised classifier", "randomised"),
-    VOTE: ("The majority vote", "vote"),
-    DRAWN: ("One drawn network", "drawn"),
-}
-_UNKNOWN = ("An unknown predictor", "unknown")
 _PALEST = 0.5
 _CAPTION = (
     "How the bound adds up. The dashed line marks the bound. The held-out bound is the bound that "
@@ -59,11 +53,10 @@ def _none(contents: RunContents) -> Html:
 
 def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
     c = issued.certificate
-    heading, _ = _PREDICTORS.get(c.predictor, _UNKNOWN)
     vacuous = "Vacuous: this bound says nothing about the error."
     return element(
         "article",
-        element("h3", heading),
+        element("h3", c.kind.title),
         element(
             "p",
             element("small", "at most "),
@@ -126,24 +119,22 @@ def _without_negative_layers(found: list[Step]) -> list[Step]:
 
 def _marks(c: Certificate, contents: RunContents) -> list[Mark]:
     marks = [Mark("ink", 100 * c.held_out, f"held-out bound: {percent_up(c.held_out)}")]
-    theirs = paper_result(contents.record) if c.predictor == RANDOMISED else None
+    theirs = paper_result(contents.record) if c.kind is Predictor.RANDOMISED else None
     if theirs is not None and theirs.bound is not None:
         s = contents.record.settings
         text = f"paper, {s.objective} {s.activation}: {percent(theirs.bound)}"
         marks.append(Mark("ink", 100 * theirs.bound, text))
-    _, name = _PREDICTORS.get(c.predictor, _UNKNOWN)
-    error = getattr(contents.errors, name, None)
+    error = getattr(contents.errors, c.kind.value, None)
     if error is not None:
         marks.append(Mark("ink", 100 * error, f"test error: {percent(error)}"))
     return marks
 
 
 def _chart(c: Certificate, contents: RunContents) -> Html:
-    _, key = _PREDICTORS.get(c.predictor, _UNKNOWN)
     parts, marks = pieces(c), _marks(c, contents)
     desc = "; ".join([*(p.title for p in parts), *(m.text for m in marks)])
     return figure(
-        _CAPTION, stacked(f"bar-{key}", "How the bound adds up", desc, parts, marks, " %")
+        _CAPTION, stacked(f"bar-{c.kind.value}", "How the bound adds up", desc, parts, marks, " %")
     )
 
 
