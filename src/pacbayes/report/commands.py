@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes.certificates.certificate import Certificate
-from pacbayes.runs.record import DataSource, RunRecord
+from pacbayes.data.source import DataSource
+from pacbayes.runs.record import RunRecord
 from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
 
