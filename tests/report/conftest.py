@@ -1,4 +1,4 @@
-"""Runs to report on, made once, and a reader of pages."""
+"""Runs to report on, made once, and a parser of pages."""
 
 import shutil
 from html.parser import HTMLParser
@@ -9,7 +9,7 @@ import pytest
 from pacbayes import Settings, runs
 from pacbayes.data import DataSource
 from pacbayes.report import run_page
-from pacbayes.report.facts import collect
+from pacbayes.report.contents import collect
 from pacbayes.runs import prediction
 from pacbayes.runs.preparation import prepare
 
@@ -18,7 +18,7 @@ VOID = ("img", "link", "meta")
 
 
 def make(folder, source, certified=("small-kl", "tandem", "disintegrated"), **changes):
-    """A small run, trained and certified in every way asked for."""
+    """Train a small run and issue the certificates asked for."""
     settings = {"widths": (4,), "epochs": 6, "evaluate_every": 2, "batch_size": 32, **changes}
     data = source.load()
     settings = Settings.of("fast", "relu", classes=len(data.classes), **settings)
@@ -45,26 +45,26 @@ def hostile_source(folder, test=True):
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Of hostile class names, in a hostile file, with every certificate there is."""
+    """A run with every kind of certificate, and hostile names of classes and files."""
     folder = tmp_path_factory.mktemp("made")
     return make(folder / "run", hostile_source(folder))
 
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory):
-    """Of ten kinds of digits."""
+    """A run on images of ten digits."""
     folder = tmp_path_factory.mktemp("images") / "run"
     return make(folder, DataSource("ten-digits"), ("small-kl", "disintegrated"), widths=())
 
 
 @pytest.fixture(scope="session")
-def facts(made):
+def contents(made):
     return collect(made)
 
 
 @pytest.fixture(scope="session")
-def page(facts):
-    return run_page(facts)
+def page(contents):
+    return run_page(contents)
 
 
 @pytest.fixture(scope="session")
@@ -74,19 +74,19 @@ def image_page(images):
 
 @pytest.fixture
 def uncertified(tmp_path):
-    """Trained without a test part, and nothing more."""
+    """A run without a test set, trained but not certified."""
     return make(tmp_path / "run", hostile_source(tmp_path, test=False), ())
 
 
 @pytest.fixture
 def copied(made, tmp_path):
-    """One's own copy of the run, to be spoiled."""
+    """A copy of the run that a test may damage."""
     shutil.copytree(made.folder, tmp_path / "copy")
     return runs.open_run(tmp_path / "copy")
 
 
 class Reader(HTMLParser):
-    """A page as a list of elements with their text, refused if a tag is not closed."""
+    """Parse a page into elements with their text; fail if a tag is not closed."""
 
     def __init__(self, text):
         super().__init__()

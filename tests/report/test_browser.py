@@ -1,4 +1,4 @@
-"""The page in a real browser: it renders, says nothing on the console, and fits a phone."""
+"""The page in a real browser: it renders without console messages, and fits a phone."""
 
 import html
 import json
@@ -10,8 +10,8 @@ import pytest
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on the PATH")
-# The page itself may run nothing, so another page looks at it, in frames of a phone's and a desk's
-# width. Texts of a chart may neither leave it nor meet.
+# The page itself runs no scripts, so another page measures it in two frames, as wide as a phone and
+# a desktop. Texts of a chart must neither leave it nor overlap.
 WATCHER = """<!doctype html><body style="margin:0">
 <iframe src="page.html" style="width:360px;height:900px;border:0"></iframe>
 <iframe src="page.html" style="width:1200px;height:900px;border:0"></iframe><pre></pre><script>
@@ -39,7 +39,7 @@ onload = () => document.querySelector('pre').textContent =
 
 
 def look(page, folder, *options):
-    """What the watcher saw at both widths, and what the browser logged."""
+    """Return the measurements at both widths, and the log of the browser."""
     (folder / "page.html").write_text(page)
     (folder / "watcher.html").write_text(WATCHER)
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]

@@ -2,16 +2,9 @@
 
 import pytest
 
-from pacbayes.report.charts import (
-    Mark,
-    Part,
-    Series,
-    bars,
-    histogram,
-    line_chart,
-    nice_ticks,
-    stacked,
-)
+from pacbayes.report.charts import Mark, Part, bars, histogram, stacked
+from pacbayes.report.line_charts import Series, line_chart
+from pacbayes.report.svg import nice_ticks
 
 
 def per_cent(text):
@@ -46,7 +39,7 @@ def test_pieces_lie_end_to_end_and_reach_the_dashed_line(read):
     assert far == pytest.approx(2 * end, rel=1e-3)  # one axis for both
 
 
-def test_lines_go_up_where_numbers_do(read):
+def test_lines_rise_with_their_values(read):
     page = read(line_chart("k", "t", "d", [Series("risk", [5, 10, 20], [0.0, 2.0, 1.0])]))
     points = [tuple(map(float, p.split(","))) for p in page.all("polyline")[0]["points"].split()]
     xs, ys = zip(*points, strict=True)
@@ -55,12 +48,25 @@ def test_lines_go_up_where_numbers_do(read):
     assert ys[0] - ys[1] == pytest.approx(2 * (ys[0] - ys[2]), abs=0.03)
 
 
-def test_a_line_of_one_point_is_no_error(read):
-    page = read(line_chart("k", "t", "d", [Series("risk", [5], [0.0])]))
+def test_a_line_may_have_one_point(read):
+    page = read(line_chart("k", "t", "d", [Series("risk", [5], [0.0])], x_name="epoch"))
     assert page.all("circle")[0]["cx"] == "0.000%"
+    assert [e["text"] for e in page.all("text")[-2:]] == ["epoch", "5"]
 
 
-def test_bars_are_as_long_as_their_numbers_and_may_be_none(read):
+def test_lines_with_the_same_top_have_the_same_scale(read):
+    charts = [line_chart("k", "t", "d", [Series("kl", [1, 2], [1.0, y])], top=4) for y in (2, 3)]
+    starts = [read(chart).all("polyline")[0]["points"].split()[0] for chart in charts]
+    assert starts[0] == starts[1]
+
+
+def test_a_place_on_the_axis_is_marked(read):
+    page = read(line_chart("k", "t", "d", [Series("risk", [0, 4], [1.0, 2.0])], marked=1))
+    (guide,) = (e for e in page.all("line") if e["class"] == "guide")
+    assert guide["x1"] == guide["x2"] == "25.000%"
+
+
+def test_lengths_of_bars_are_proportional_to_their_values(read):
     page = read(bars("k", "t", "d", [Mark("kl", 4.0, "a"), Mark("kl", 1.0, "b")], ""))
     long, short = (per_cent(e["width"]) for e in page.all("rect"))
     assert long == pytest.approx(4 * short, rel=1e-3)

@@ -1,4 +1,4 @@
-"""`pacbayes report` as a user meets it."""
+"""The command `pacbayes report`."""
 
 import sys
 import webbrowser
@@ -38,9 +38,9 @@ def test_bad_input_is_one_line_and_nothing_written(run_cli, copied, tmp_path):
     (copied.folder / "posterior.safetensors").unlink()
     (tmp_path / "empty").mkdir()
     for arguments, complaint in (
-        ((tmp_path / "empty",), "neither a run folder (no run.json in it) nor a store of runs"),
+        ((tmp_path / "empty",), "neither a run folder (it has no run.json) nor a store of runs"),
         ((tmp_path / "missing",), "neither a run folder"),
-        ((copied.folder,), "not trained to the end"),
+        ((copied.folder,), "not fully trained"),
         ((copied.folder, "--out", tmp_path / "no" / "page.html"), "there is no folder"),
         ((copied.folder, "--out", tmp_path / "page.pdf"), "must be an .html file, got 'page.pdf'"),
     ):

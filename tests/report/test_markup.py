@@ -2,11 +2,13 @@
 
 import base64
 import io
+import shlex
 
 import numpy as np
 from matplotlib.image import imread
 
 from pacbayes.report.markup import Html, element, join, png, table
+from pacbayes.report.page import command_block
 
 
 def test_text_is_escaped_and_markup_is_not():
@@ -27,11 +29,22 @@ def test_a_table_has_caption_and_scopes(read):
     assert page.all("caption")[0]["text"] == "of <things>"
     assert [e["scope"] for e in page.all("th")] == ["col", "col", "row", "row"]
     assert [e["text"] for e in page.all("td")] == ["1", "2"]
-    container = page.elements[0]
+    shown, container = page.elements[:2]
+    assert (shown["class"], shown["text"]) == ("caption", "of <things>")
     assert (container["class"], container["tabindex"]) == ("scroll", "0")
 
 
-def test_a_picture_survives():
+def test_a_long_command_is_broken_before_options_and_stays_the_same(read):
+    command = shlex.join(["pacbayes", "train", "--out", "a --b c", *("--option", "value") * 12])
+    text = read(command_block(command)).all("pre")[0]["text"]
+    lines = text.split("\n")
+    assert len(lines) > 1
+    assert all(len(line) <= 86 for line in lines)
+    assert all(line.startswith("  --") for line in lines[1:])
+    assert shlex.split(text.replace("\\\n", "")) == shlex.split(command)
+
+
+def test_a_picture_is_encoded_without_loss():
     grey = np.arange(48, dtype=np.uint8).reshape(6, 8)
     kind, _, content = png(grey).partition(",")
     assert kind == "data:image/png;base64"

@@ -1,4 +1,4 @@
-"""The page of a run: whole by itself, well-formed, true to the files, and the same every time."""
+"""The page of a run is self-contained, well-formed, reproducible, and agrees with the files."""
 
 import json
 import math
@@ -11,8 +11,8 @@ import pytest
 
 from pacbayes.bounds import percent_up
 from pacbayes.report import report, run_page
-from pacbayes.report.certificates import pieces
-from pacbayes.report.facts import collect
+from pacbayes.report.contents import collect
+from pacbayes.report.sections.certificates import pieces
 
 
 @pytest.fixture(params=["page", "image_page"])
@@ -31,7 +31,7 @@ def test_nothing_is_loaded_from_anywhere(any_page, read):
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def test_it_is_well_formed_and_says_its_language(any_page, read):
+def test_it_is_well_formed_and_declares_its_language(any_page, read):
     assert any_page.startswith("<!doctype html>\n<html lang=")
     page = read(any_page)  # which refuses what is not closed
     ids = [e["id"] for e in page.elements if "id" in e]
@@ -42,7 +42,7 @@ def test_it_is_well_formed_and_says_its_language(any_page, read):
     assert {name for names in named for name in names} <= set(ids)
 
 
-def test_it_can_be_read_without_eyes(any_page, read):
+def test_it_is_accessible_to_screen_readers(any_page, read):
     page = read(any_page)
     levels = [int(e["tag"][1]) for e in page.all("h1", "h2", "h3", "h4")]
     assert levels[0] == 1
@@ -78,31 +78,31 @@ def test_its_numbers_are_those_of_the_certificates(made, page, read):
     test = json.loads((made.folder / "test.json").read_text())
     assert f"test error: {100 * test['randomised']:.2f} %" in text
     assert f"test error: {100 * test['drawn']:.2f} %" in text
-    assert text.count("checks hold") == 3
+    assert text.count("checks passed") == 3
 
 
-def test_the_pieces_of_the_bar_add_up_to_the_bound(facts):
-    for issued in facts.issued:
+def test_the_pieces_of_the_bar_add_up_to_the_bound(contents):
+    for issued in contents.issued:
         c = issued.certificate
         parts = pieces(c)
         assert math.fsum(p.value for p in parts) == pytest.approx(100 * c.bound, abs=1e-9)
         assert all(p.value >= 0 for p in parts)
 
 
-def test_the_paper_stands_on_the_same_axis_where_it_can_be_compared(facts, page, read):
-    record = facts.record
+def test_a_comparable_result_of_the_paper_is_on_the_same_axis(contents, page, read):
+    record = contents.record
     source = record.data.source
     data = record.data.model_copy(update={"source": replace(source, name="binary-mnist")})
     settings = record.settings.model_copy(update={"widths": (100, 100, 100)})
     known = record.model_copy(update={"data": data, "settings": settings})
-    compared = run_page(replace(facts, record=known))
+    compared = run_page(replace(contents, record=known))
     assert "paper, fix-lambda relu: 15.50 %" not in page
     texts = [e["text"] for e in read(compared).all("text")]
     assert texts.count("paper, fix-lambda relu: 15.50 %") == 1  # beside the randomised one only
 
 
-def test_layers_are_one_piece_where_a_drawn_one_is_likelier_under_the_prior(facts):
-    c = facts.issued[2].certificate
+def test_layers_are_merged_if_one_contributes_less_than_zero(contents):
+    c = contents.issued[2].certificate
     shifted = dict(c.contributions)
     shifted["KL of layer.weight"] -= 1
     shifted["KL of body.layers.0.weight"] += 1
@@ -126,18 +126,18 @@ def test_images_are_shown_as_images_and_other_examples_as_a_table(page, image_pa
     assert all(e["src"].startswith("data:image/png;base64,") for e in images)
     assert all(re.fullmatch(r"test example \d+: label \d, vote \d", e["alt"]) for e in images)
     assert not read(page).all("img")
-    assert "Least sure test examples" in read(page).all("main")[0]["text"]
+    assert "Least certain test examples" in read(page).all("main")[0]["text"]
 
 
-def test_every_chart_has_its_numbers_in_a_table(facts, page, read):
+def test_every_chart_has_its_numbers_in_a_table(contents, page, read):
     text = read(page).all("main")[0]["text"]
-    for e in facts.history:
+    for e in contents.history:
         assert f"{e.epoch}{100 * e.risk:.3f}{e.kl:.2f}{100 * e.bound:.3f}" in text
-    for m in facts.movements:
+    for m in contents.movements:
         assert f"{m.layer}{m.weights}{m.kl:.4g}{m.rms:.4g}{m.largest:.4g}" in text
-    last = facts.votes.curve[-1]
+    last = contents.votes.curve[-1]
     assert f"100.0 %20{last.margin:.3f}{100 * last.error:.2f} %" in text
-    counts = [int(n) for row in facts.votes.confusion for n in row]
+    counts = [int(n) for row in contents.votes.confusion for n in row]
     cells = [e for e in read(page).all("td") if e.get("class") in ("right", "wrong", "none")]
     assert [int(e["text"]) for e in cells] == counts
 
@@ -148,24 +148,24 @@ def test_the_same_run_gives_the_same_bytes(made, tmp_path):
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
-def test_training_examples_are_called_so(uncertified, read):
+def test_without_a_test_set_training_examples_are_labelled_as_such(uncertified, read):
     text = read(run_page(collect(uncertified))).all("main")[0]["text"]
-    assert "There is no test part. These are training examples" in text
-    assert "Training examples flatter it" in text
-    assert "Test examples" not in text
+    assert "There is no test set, so training examples are used" in text
+    assert "the error on training examples is optimistic" in text
+    assert "test examples" not in text
     assert "test error" not in text
     assert "trained but not certified" in text
     assert f"pacbayes certify {uncertified.folder}" in text
     assert "pacbayes verify" not in text
-    assert "no certificate covers it" in text
+    assert "No certificate covers them" in text
 
 
-def test_a_certificate_that_does_not_hold_says_so(copied, read):
+def test_a_failed_verification_is_shown(copied, read):
     path = copied.folder / "certificate.json"
     path.write_text(path.read_text().replace('"n": 120', '"n": 12000'))
     text = read(run_page(collect(copied))).all("main")[0]["text"]
-    assert "does NOT hold (n is its size" in text
-    assert text.count("checks hold") == 2
+    assert "does NOT hold. Failed: n is its size" in text
+    assert text.count("checks passed") == 2
 
 
 def channel(value):
@@ -182,7 +182,7 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_colours_have_contrast_by_day_and_night():
+def test_light_and_dark_colours_have_enough_contrast():
     style = files("pacbayes.report").joinpath("style.css").read_text()
     light, dark = (
         dict(re.findall(r"--([\w-]+): (#\w{6})\b", block))

@@ -1,15 +1,15 @@
-"""The vote's mistakes are counted, not estimated."""
+"""Errors of the vote are counted exactly."""
 
 import json
 
 import numpy as np
 import pytest
 
-from pacbayes.report.votes import confusion, coverage, look_at_votes
+from pacbayes.report.votes import analyse_votes, confusion, coverage
 
 
 def brute_force(margins, wrong):
-    """Of every threshold that occurs, the part answered and the error among it."""
+    """Return the number answered and their error, for every threshold that occurs."""
     found = []
     for threshold in sorted(set(margins), reverse=True):
         kept = [w for m, w in zip(margins, wrong, strict=True) if m >= threshold]
@@ -17,24 +17,24 @@ def brute_force(margins, wrong):
     return found
 
 
-def test_coverage_is_what_brute_force_finds():
+def test_coverage_agrees_with_brute_force():
     rng = np.random.default_rng(0)
     margins = rng.integers(0, 12, 60) / 12  # with ties
     wrong = (rng.random(60) < 1 - margins).astype(float)
     curve = coverage(margins, wrong)
     expected = brute_force(margins.tolist(), wrong.tolist())
     assert [(c.margin, c.answered, c.error) for c in curve] == expected
-    assert [c.part for c in curve] == [c.answered / 60 for c in curve]
+    assert [c.fraction for c in curve] == [c.answered / 60 for c in curve]
 
 
-def test_a_long_curve_is_thinned_to_points_of_its_own():
+def test_a_long_curve_is_reduced_to_some_of_its_points():
     rng = np.random.default_rng(1)
     margins, wrong = rng.random(3000), (rng.random(3000) < 0.3).astype(float)
     curve = coverage(margins, wrong)
     whole = {(c[1], c[2]) for c in brute_force(margins.tolist(), wrong.tolist())}
     assert len(curve) <= 200
     assert {(c.answered, c.error) for c in curve} <= whole
-    assert curve[-1].part == 1
+    assert curve[-1].fraction == 1
 
 
 def test_confusion_counts_labels_in_rows():
@@ -42,8 +42,8 @@ def test_confusion_counts_labels_in_rows():
     assert confusion(labels, votes, 3) == ((1, 1, 0), (0, 1, 0), (1, 0, 1))
 
 
-def test_votes_are_those_of_the_test_error(made, facts):
-    votes = facts.votes
+def test_votes_are_those_of_the_test_error(made, contents):
+    votes = contents.votes
     test = json.loads((made.folder / "test.json").read_text())
     assert (votes.part, votes.n) == ("test", 20)
     assert votes.error == test["vote"] == votes.curve[-1].error
@@ -51,17 +51,17 @@ def test_votes_are_those_of_the_test_error(made, facts):
     assert votes.error == pytest.approx(1 - right / 20)
 
 
-def test_the_least_sure_come_first(facts):
-    doubtful = facts.votes.doubtful
+def test_the_least_certain_examples_come_first(contents):
+    doubtful = contents.votes.doubtful
     margins = [d.first_share - d.second_share for d in doubtful]
     assert margins == sorted(margins)
     assert min(margins) >= 0
-    assert margins[0] == pytest.approx(min(c.margin for c in facts.votes.curve))
+    assert margins[0] == pytest.approx(min(c.margin for c in contents.votes.curve))
     for d in doubtful:
         assert d.first_share + d.second_share == pytest.approx(1)
-        assert {d.first, d.second} == set(facts.record.data.classes)
+        assert {d.first, d.second} == set(contents.record.data.classes)
 
 
-def test_only_large_squares_without_negative_numbers_are_images(facts, images):
-    assert facts.votes.side is None
-    assert look_at_votes(images, images.load_network(), images.load_data()).side == 8
+def test_only_large_squares_without_negative_values_are_images(contents, images):
+    assert contents.votes.side is None
+    assert analyse_votes(images, images.load_network(), images.load_data()).side == 8

@@ -6,16 +6,26 @@ from pathlib import Path
 
 from pacbayes.experiments.store import Store
 from pacbayes.files import write_atomically
-from pacbayes.report.certificates import certificates
-from pacbayes.report.course import training, weights
-from pacbayes.report.facts import RunFacts, collect
-from pacbayes.report.mistakes import doubtful, mistakes
+from pacbayes.report.contents import RunContents, collect
 from pacbayes.report.page import document
-from pacbayes.report.provenance import provenance
-from pacbayes.report.sweep import sweep_page
+from pacbayes.report.sections.certificates import certificates_section
+from pacbayes.report.sections.provenance import provenance_section
+from pacbayes.report.sections.training import training_section
+from pacbayes.report.sections.votes import doubtful_section, errors_section
+from pacbayes.report.sections.weights import weights_section
+from pacbayes.report.sweep_page import sweep_page
 from pacbayes.runs.folder import open_run
 
 __all__ = ["report", "run_page"]
+
+_SECTIONS = (
+    certificates_section,
+    training_section,
+    weights_section,
+    doubtful_section,
+    errors_section,
+    provenance_section,
+)
 
 
 def report(folder: Path, out: Path) -> None:
@@ -26,31 +36,35 @@ def report(folder: Path, out: Path) -> None:
         page = sweep_page(Store(folder), folder)
     else:
         raise ValueError(
-            f"{folder} is neither a run folder (no run.json in it) "
-            "nor a store of runs (no runs/*/configuration.json)"
+            f"{folder} is neither a run folder (it has no run.json) nor a store of runs (it has no "
+            "runs/*/configuration.json); give a folder made by pacbayes train or pacbayes reproduce"
         )
     write_atomically(out, page.encode())
 
 
-def run_page(facts: RunFacts) -> str:
-    """Everything about a run on one page."""
-    s, data = facts.record.settings, facts.record.data
-    units = s.activation if s.widths else "linear"
-    ends = (data.features, *s.widths, 1 if len(data.classes) == 2 else len(data.classes))
-    name = Path(data.source.name).name
-    scales = "learned" if s.learned_scale else "unit"
-    prior = f"prior learned from {100 * s.prior_fraction:g} % of the data, "
-    lead = (
-        f"{facts.folder}: {'-'.join(map(str, ends))} {units}, {s.objective}, "
-        f"{scales} scales, {prior if s.prior_fraction else ''}{s.protocol} protocol, "
-        f"{s.epochs} epochs, {data.n} examples."
-    )
-    sections = [
-        certificates(facts),
-        training(facts),
-        weights(facts),
-        doubtful(facts),
-        mistakes(facts),
-        provenance(facts),
+def run_page(contents: RunContents) -> str:
+    """Return the page about a run."""
+    name = Path(contents.record.data.source.name).name
+    title = f"{name}, {_units(contents)}"
+    sections = [section(contents) for section in _SECTIONS]
+    return document(title, "pacbayes report", _lead(contents), sections)
+
+
+def _units(contents: RunContents) -> str:
+    s = contents.record.settings
+    return s.activation if s.widths else "linear"
+
+
+def _lead(contents: RunContents) -> str:
+    """Summarise the run in a line or two."""
+    s, data = contents.record.settings, contents.record.data
+    outputs = 1 if len(data.classes) == 2 else len(data.classes)
+    parts = [
+        f"network {'-'.join(map(str, (data.features, *s.widths, outputs)))}, {_units(contents)}",
+        f"objective {s.objective}",
+        f"{'learned' if s.learned_scale else 'fixed'} standard deviations",
     ]
-    return document(f"{name}, {units}", "pacbayes report", lead, sections)
+    if s.prior_fraction:
+        parts.append(f"prior learned from {100 * s.prior_fraction:g} % of the data")
+    parts += [f"{s.protocol} protocol", f"{s.epochs} epochs", f"n = {data.n} examples"]
+    return f"{contents.folder}: {'; '.join(parts)}."

@@ -1,76 +1,101 @@
-"""The commands that make a run and its certificates again."""
+"""The commands that reproduce a run and its certificates."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pacbayes.certificates.certificate import Certificate
+from pacbayes.data.source import DataSource
 from pacbayes.runs.record import RunRecord
+from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
 
 __all__ = ["certify_command", "train_command"]
 
-_APART = ("protocol", "activation", "objective", "prior_scale", "prior_scales")
+_ALWAYS = ("protocol", "activation")
+_SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is spelled differently
+    "lam": lambda value: ["--lambda", str(value)],
+    "learned_scale": lambda learned: ["--learned-scale" if learned else "--unit-scale"],
+    "prior_scales": lambda scales: ["--prior-scale", ",".join(map(scale_text, scales))],
+    "repeats": lambda _: ["--repeats"],
+    "widths": lambda widths: ["--widths", ",".join(map(str, widths)) or "none"],
+}
 
 
 def train_command(record: RunRecord, folder: Path) -> str:
-    """`pacbayes train` with the options that differ from what it would choose itself."""
-    s, source = record.settings, record.data.source
-    words = ["pacbayes", "train", "--dataset", source.name]
-    for option, text in (
-        ("--data-folder", source.folder),
-        ("--test-data", source.test),
-        ("--label", source.label),
-    ):
-        words += [] if text is None else [option, text]
-    learned: dict[str, Any] = {"prior_fraction": s.prior_fraction} if s.prior_fraction else {}
-    classes = len(record.data.classes)
-    usual = Settings.of(s.protocol, s.activation, classes=classes, **learned)
-    words += ["--protocol", s.protocol, "--activation", s.activation]
-    if s.objective != usual.objective:
-        words += ["--objective", s.objective]
-        usual = Settings.of(s.protocol, s.activation, s.objective, classes=classes, **learned)
+    """Return the `pacbayes train` command of a run, with only the options that are not defaults."""
+    words = ["pacbayes", "train", *_data_options(record.data.source)]
+    for name, value in _changed(record.settings, len(record.data.classes)).items():
+        words += _option(name, value)
+    words += _threads(record.versions)
+    return shlex.join([*words, "--out", str(_out(record.settings, folder))])
+
+
+def _data_options(source: DataSource) -> list[str]:
+    given = {
+        "--dataset": source.name,
+        "--data-folder": source.folder,
+        "--test-data": source.test,
+        "--label": source.label,
+    }
+    return [word for option, text in given.items() if text is not None for word in (option, text)]
+
+
+def _changed(s: Settings, classes: int) -> dict[str, object]:
+    """Return the settings that `pacbayes train` has to be told."""
+    usual = _usual(s, classes)
+    names = [n for n in Settings.model_fields if getattr(s, n) != getattr(usual, n)]
+    found = {name: getattr(s, name) for name in (*_ALWAYS, *names)}
     if s.prior_scales:
-        words += ["--prior-scale", ",".join(f"{scale!r}" for scale in s.prior_scales)]
-    elif s.prior_scale != usual.prior_scale:
-        words += ["--prior-scale", repr(s.prior_scale)]
-    if learned:
-        words += ["--prior-fraction", repr(s.prior_fraction)]
-    for name in Settings.model_fields:
-        value = getattr(s, name)
-        if name not in (*_APART, *learned) and value != getattr(usual, name):
-            words += _option(name, value)
-    words += ["--threads", record.versions["threads"]] if "threads" in record.versions else []
-    of_several = bool(s.prior_scales) and folder.name == f"scale-{s.prior_scale:g}"
-    return shlex.join([*words, "--out", str(folder.parent if of_several else folder)])
+        found.pop("prior_scale", None)  # it is one of them
+    return found
+
+
+def _usual(s: Settings, classes: int) -> Settings:
+    """Return the settings of a run with default options except for protocol and activation.
+
+    Other defaults depend on the objective and on whether the prior is learned, so they are taken
+    for the run's own objective and prior.
+    """
+    learned: dict[str, Any] = {"prior_fraction": s.prior_fraction} if s.prior_fraction else {}
+    first = Settings.of(s.protocol, s.activation, classes=classes, **learned)
+    usual = Settings.of(s.protocol, s.activation, s.objective, classes=classes, **learned)
+    return usual.model_copy(update={"objective": first.objective, "prior_fraction": 0.0})
 
 
 def _option(name: str, value: object) -> list[str]:
-    if name == "learned_scale":
-        return ["--learned-scale" if value else "--unit-scale"]
-    if name == "repeats":
-        return ["--repeats"]
-    if name == "widths":
-        assert isinstance(value, tuple)
-        return ["--widths", ",".join(map(str, value)) or "none"]
-    option = "lambda" if name == "lam" else name.replace("_", "-")
-    return [f"--{option}", str(value)]
+    if name in _SPELLING:
+        return _SPELLING[name](value)
+    return [f"--{name.replace('_', '-')}", str(value)]
+
+
+def _out(s: Settings, folder: Path) -> Path:
+    """Return the folder that --out names: the parent where several prior scales were tried."""
+    several = folder.name in {own.name for own, _ in planned_runs(folder.parent, s)}
+    return folder.parent if s.prior_scales and several else folder
 
 
 def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:
-    """`pacbayes certify` as it was called."""
-    words = ["pacbayes", "certify", str(folder), "--delta", repr(c.delta)]
+    """Return the `pacbayes certify` command that issued a certificate."""
+    words = ["pacbayes", "certify", str(folder), "--delta", str(c.delta)]
     chosen_late = f"pac-bayes, {c.bound_name}" in c.ledger
     words += ["--bound", "best-of" if chosen_late else c.bound_name]
-    if c.bound_name == "disintegrated":
-        words += ["--networks", f"{c.parameters['networks']:.0f}"]
-    elif c.draws is not None:
-        words += ["--monte-carlo", str(c.monte_carlo), "--samples", str(c.samples)]
-    elif record.settings.widths:  # without hidden units nothing is ever sampled
-        words += ["--exact"]
+    words += _sampling(c, record)
     seed = c.provenance.get("certificate_seed", record.settings.seed)
     words += ["--seed", str(seed)] if seed != record.settings.seed else []
-    threads = c.provenance.get("versions", {}).get("threads")
-    return shlex.join(words + (["--threads", threads] if threads else []))
+    return shlex.join(words + _threads(c.provenance.get("versions", {})))
+
+
+def _sampling(c: Certificate, record: RunRecord) -> list[str]:
+    if c.bound_name == "disintegrated":
+        return ["--networks", f"{c.parameters['networks']:.0f}"]
+    if c.draws is not None:
+        return ["--monte-carlo", str(c.monte_carlo), "--samples", str(c.samples)]
+    return ["--exact"] if record.settings.widths else []  # a linear model is never sampled
+
+
+def _threads(versions: dict[str, str]) -> list[str]:
+    return ["--threads", versions["threads"]] if "threads" in versions else []

@@ -1,4 +1,4 @@
-"""HTML and SVG by construction: every tag is closed, and text is escaped unless it is markup."""
+"""Build HTML and SVG from functions: every tag is closed, and plain text is always escaped."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Html", "element", "join", "png", "table"]
+__all__ = ["Html", "element", "join", "png", "scrolling_table", "table"]
 
 _VOID = ("img", "link", "meta")
 
 
 class Html(str):
-    """Markup. A plain `str` never becomes markup without being escaped."""
+    """Markup. A plain `str` is escaped before it becomes part of any markup."""
 
 
 def element(name: str, /, *children: str, **attributes: str | float | None) -> Html:
-    """One element; `class_` and `aria_label` stand for class and aria-label, None leaves out."""
+    """Return one element; `aria_label` becomes aria-label, and None omits an attribute."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(_text(value))}"'
         for key, value in attributes.items()
@@ -32,7 +32,7 @@ def element(name: str, /, *children: str, **attributes: str | float | None) -> H
 
 
 def join(*children: str) -> Html:
-    """Children one after the other, texts among them escaped."""
+    """Concatenate children, escaping those that are plain text."""
     return Html("".join(c if isinstance(c, Html) else html.escape(c) for c in children))
 
 
@@ -48,28 +48,44 @@ def table(
     class_: str | None = None,
     hidden_caption: bool = False,
 ) -> Html:
-    """A table whose first column heads its rows, in a container that scrolls by itself."""
-    head = [element("th", cell, scope="col") for cell in header]
+    """Return a table whose first column contains row headings."""
     body = [
-        element(
-            "tr",
-            element("th", row[0], scope="row"),
-            *(element("td", cell) for cell in row[1:]),
-        )
+        element("tr", element("th", row[0], scope="row"), *(element("td", c) for c in row[1:]))
         for row in rows
     ]
+    return scrolling_table(caption, header, body, class_=class_, hidden_caption=hidden_caption)
+
+
+def scrolling_table(
+    caption: str,
+    header: list[str],
+    body: list[Html],
+    *,
+    class_: str | None = None,
+    hidden_caption: bool = False,
+) -> Html:
+    """Return a table in a container that scrolls.
+
+    The visible caption is above the container, where it does not scroll. The caption of the table
+    itself is for screen readers.
+    """
     whole = element(
         "table",
-        element("caption", caption, class_="unseen" if hidden_caption else None),
-        element("thead", element("tr", *head)),
+        element("caption", caption, class_="unseen"),
+        element("thead", element("tr", *(element("th", cell, scope="col") for cell in header))),
         element("tbody", *body),
         class_=class_,
     )
-    return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label=caption)
+    container = element(
+        "div", whole, class_="scroll", role="region", tabindex="0", aria_label=caption
+    )
+    if hidden_caption:
+        return container
+    return join(element("p", caption, class_="caption", aria_hidden="true"), container)
 
 
 def png(grey: NDArray[np.uint8]) -> str:
-    """A grey picture (rows, columns) as a data URI."""
+    """Encode a greyscale picture (rows, columns) as a data URI."""
     height, width = grey.shape
     lines = b"".join(b"\0" + row.tobytes() for row in grey)
     chunks = (

@@ -1,8 +1,8 @@
-"""The frame of every page: head, heading, jumps to its sections, style sheet inside."""
+"""The frame of every page (head, heading, links to the sections, style sheet) and its blocks."""
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,13 +12,15 @@ from pacbayes.report.markup import Html, element, join, table
 
 __all__ = ["Section", "card", "command_block", "details", "document", "figure", "legend", "swatch"]
 
-# Nothing is loaded from anywhere, and nothing runs.
+# The page loads nothing and runs nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_COLUMNS = 84  # of a command
+_COLUMNS = 84  # longest line of a command
 
 
 @dataclass(frozen=True)
 class Section:
+    """A section with a heading; links to it end in #key."""
+
     key: str
     title: str
     body: Html
@@ -27,7 +29,7 @@ class Section:
 def document(
     title: str, eyebrow: str, lead: str, sections: Sequence[Section], class_: str | None = None
 ) -> str:
-    """The whole page."""
+    """Return the whole page."""
     style = files("pacbayes.report").joinpath("style.css").read_text(encoding="utf-8")
     head = element(
         "head",
@@ -39,20 +41,21 @@ def document(
         element("title", f"{title} · {eyebrow}"),
         element("style", Html(style)),
     )
-    jumps = [element("li", element("a", s.title, href=f"#{s.key}")) for s in sections]
+    links = [element("li", element("a", s.title, href=f"#{s.key}")) for s in sections]
     header = element(
         "header",
         element("p", eyebrow, class_="eyebrow"),
         element("h1", title),
         element("p", lead, class_="lead"),
-        element("nav", element("ul", *jumps), aria_label="Sections of this page"),
+        element("nav", element("ul", *links), aria_label="Sections of this page"),
     )
+    footer = f"Made by pacbayes {pacbayes.__version__}. This page loads nothing from the network."
     body = element(
         "body",
         element("a", "Skip to the content", class_="skip", href="#content"),
         header,
         element("main", *(_section(s) for s in sections), id="content"),
-        element("footer", f"Made by pacbayes {pacbayes.__version__}. Nothing here is loaded."),
+        element("footer", footer),
         class_=class_,
     )
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
@@ -64,36 +67,52 @@ def _section(s: Section) -> Html:
 
 
 def card(*children: str) -> Html:
+    """Return a box with a border."""
     return element("div", *children, class_="card")
 
 
-def figure(caption: str, chart: Html, *after: str) -> Html:
-    return element("figure", element("figcaption", caption), chart, *after)
+def figure(caption: str, chart: Html) -> Html:
+    """Return a chart with a caption above it."""
+    return element("figure", element("figcaption", caption), chart)
 
 
 def command_block(command: str) -> Html:
-    """A command to copy, broken before options where it is long."""
-    lines = [""]
-    for word in re.split(r" (?=--)", command):
-        if lines[-1] and len(lines[-1]) + len(word) > _COLUMNS:
-            lines.append("  ")
-        lines[-1] += word if not lines[-1].strip() else f" {word}"
-    return element("pre", " \\\n".join(lines), tabindex="0")
+    """Return a command to copy; a long one is broken before options, never within a word."""
+    lines: list[list[str]] = [[]]
+    for words in _options(command):
+        if lines[-1] and len(" ".join([*lines[-1], *words])) > _COLUMNS:
+            lines.append([" "])  # indented by it and the space after it
+        lines[-1] += words
+    shown = [Html(" ").join(element("span", word) for word in line) for line in lines]
+    return element("pre", Html(" \\\n".join(shown)), tabindex="0")
 
 
-def details(summary: str, header: list[str], rows: list[list[str]]) -> Html:
-    """A chart's numbers, folded away."""
-    inner = table(summary, header, rows, hidden_caption=True)
+def _options(command: str) -> list[list[str]]:
+    """Return the words of a command, those of each option together."""
+    found: list[list[str]] = [[]]
+    for word in shlex.split(command):
+        if word.startswith("--"):
+            found.append([])
+        found[-1].append(shlex.quote(word))
+    return found
+
+
+def details(
+    summary: str, header: list[str], rows: list[list[str]], class_: str | None = None
+) -> Html:
+    """Return a table, folded away below a summary."""
+    inner = table(summary, header, rows, class_=class_, hidden_caption=True)
     return element("details", element("summary", summary), inner)
 
 
 def legend(*entries: tuple[str, str]) -> Html:
-    """Names of what a chart shows, each with its colour."""
+    """Return the names of what a chart shows, each with its colour."""
     return join(
         *(element("span", swatch(c), element("strong", t), class_="entry") for c, t in entries)
     )
 
 
 def swatch(class_: str, shade: float = 1.0) -> Html:
+    """Return a small square in the colour of a class."""
     style = None if shade == 1.0 else f"opacity:{shade:.2f}"
     return element("i", class_=f"swatch {class_}", style=style, aria_hidden="true")

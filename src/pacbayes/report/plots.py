@@ -1,125 +1,167 @@
-"""Pictures: a run over its epochs, and the bounds over risk and KL."""
+"""Pictures: a training run by epoch, and the bounds by risk and KL."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pacbayes import bounds
-from pacbayes.bounds import percent_up
-from pacbayes.files import load_json, write_atomically
+from pacbayes.bounds import percent_up, small_kl
+from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.choices import Predictor
+from pacbayes.files import write_atomically
+from pacbayes.report.reading import read_history
 from pacbayes.runs.folder import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 __all__ = ["plot_bounds", "plot_history"]
 
-_BOUNDS = {
-    "mcallester": (bounds.mcallester, "#999999"),
-    "thiemann": (bounds.thiemann, "#7a4fa3"),
-    "quadratic": (bounds.quadratic, "#c9a227"),
-    "catoni": (bounds.catoni, "#b3402a"),
-    "unexpected-bernstein": (bounds.unexpected_bernstein, "#3a7d44"),
-    "small-kl": (bounds.small_kl, "#2a6ab3"),  # also the best that catoni-c can be
-}
+_COLOURS = ("#2a6ab3", "#b3402a", "#999999", "#c9a227", "#7a4fa3", "#3a7d44", "#c2679b", "#4d4d4d")
+_DASHED = "quadratic"  # it coincides with thiemann
+_LEFT_OUT = "catoni-c"  # at its best C it coincides with small-kl
 _CELLS = 36
 
 
 def plot_history(run: Run, out: Path) -> None:
-    """Bound, risk and KL over the epochs of a run."""
+    """Draw bound, risk and KL by epoch."""
     from matplotlib.figure import Figure
 
     _check(out)
     path = run.folder / "history.json"
-    history = load_json(path) if path.exists() else []
-    if not history:
-        raise ValueError(f"{run.folder} has no evaluations yet")
-    epochs = [e["epoch"] for e in history]
-
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    last = history[-1]
-    for key, label, colour in (
-        ("bound", f"bound on the error\n{percent_up(last['bound'], 1)}", "#b3402a"),
-        ("risk", f"training risk\n{100 * last['risk']:.1f} %", "#2a6ab3"),
-    ):
-        values = [100 * e[key] for e in history]
-        left.plot(epochs, values, color=colour, linewidth=2)
-        left.annotate(
-            label,
-            (epochs[-1], values[-1]),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-        )
-    left.set_ylim(bottom=0)
-    left.set_ylabel("per cent")
-    right.plot(epochs, [e["kl"] for e in history], color="#3a7d44", linewidth=2)
-    right.set_ylim(bottom=0)
-    right.set_ylabel("KL(Q|P), nats")
-    for axes in (left, right):
-        axes.set_xlabel("epoch")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    s = run.settings
-    figure.suptitle(
-        f"{run.record.data.source.name}, {s.activation}, {s.objective}, {s.protocol} protocol"
+    if not path.exists():
+        raise ValueError(f"{run.folder} has no evaluations yet; train the run with pacbayes train")
+    history = read_history(path)
+    epochs, last = [e.epoch for e in history], history[-1]
+    figure = Figure(figsize=(8, 3.6), layout=_layout())
+    left, right = figure.subplots(1, 2, width_ratios=(5, 3))
+    _curves(
+        left,
+        epochs,
+        {
+            f"bound on the error {percent_up(last.bound, 1)}": (
+                [100 * e.bound for e in history],
+                "#b3402a",
+            ),
+            f"training risk {100 * last.risk:.1f} %": ([100 * e.risk for e in history], "#2a6ab3"),
+        },
     )
+    left.yaxis.set_major_formatter("{x:g} %")
+    _curves(right, epochs, {f"KL(Q|P) {last.kl:.0f} nats": ([e.kl for e in history], "#3a7d44")})
+    s, name = run.settings, Path(run.record.data.source.name).name
+    figure.suptitle(f"{name}, {s.activation}, {s.objective}, {s.protocol} protocol")
     _save(figure, out)
+
+
+def _curves(
+    axes: Axes, epochs: Sequence[int], curves: dict[str, tuple[Sequence[float], str]]
+) -> None:
+    """Draw curves from zero, with a legend above the plot where nothing can overlap."""
+    from matplotlib.ticker import MaxNLocator
+
+    for label, (values, colour) in curves.items():
+        axes.plot(epochs, values, color=colour, linewidth=2, label=label)
+    axes.set(
+        xlabel="epoch", ylim=(0, 1.08 * max(max(values) for values, _ in curves.values()) or 1)
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=len(curves),
+        frameon=False,
+        labelcolor="linecolor",
+        handlelength=1,
+        handletextpad=0.5,
+        columnspacing=1.2,
+        borderaxespad=0.2,
+    )
+    _plain(axes)
 
 
 def plot_bounds(n: int, delta: float, out: Path) -> None:
-    """Every bound for the randomised classifier: along the KL, along the risk, and the least."""
+    """Draw every bound on the randomised classifier, by KL and by risk, and the smallest one."""
     from matplotlib.figure import Figure
 
     _check(out)
-    bounds.small_kl(0.0, 0.0, n, delta)  # refuses numbers that no bound takes
-    figure = Figure(figsize=(12, 4), layout="constrained")
+    small_kl(0.0, 0.0, n, delta)  # raises an error if n or δ is out of range
+    figure = Figure(figsize=(12, 4), layout=_layout())
     left, middle, right = figure.subplots(1, 3)
-    kls, risks = np.geomspace(1e-4, 0.3, 40) * n, np.geomspace(1e-3, 0.4, 40)
-    for name, (bound, colour) in _BOUNDS.items():
-        for axes, xs, values in (
-            (left, kls / n, [bound(0.05, kl, n, delta) - 0.05 for kl in kls]),
-            (middle, risks, [bound(risk, 0.01 * n, n, delta) - risk for risk in risks]),
-        ):
-            style = "--" if name == "quadratic" else "-"  # it lies on thiemann's best
-            axes.plot(xs, 100 * np.array(values), style, color=colour, label=name)
-    left.set(xlabel="KL / n", ylabel="bound less risk, points", title="at risk 5 %")
+    kls, risks = np.geomspace(1e-4, 0.3, 40), np.geomspace(1e-3, 0.4, 40)
+    for name, (bound, colour) in reversed(_curves_of_bounds().items()):  # the first on top
+        style = {"color": colour, "label": name, "linestyle": "--" if name == _DASHED else "-"}
+        left.plot(kls, [100 * (bound(0.05, kl * n, n, delta) - 0.05) for kl in kls], **style)
+        middle.plot(risks, [100 * (bound(r, 0.01 * n, n, delta) - r) for r in risks], **style)
+    left.set(xlabel="KL / n", ylabel="bound − risk, percentage points", title="at a risk of 5 %")
     middle.set(xlabel="risk", title="at KL / n = 0.01")
     for axes in (left, middle):
-        axes.set(xscale="log", yscale="log")
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        _logarithmic(axes, dense=True)
+        _plain(axes)
     left.legend(frameon=False, fontsize=8)
     _map(right, n, delta)
-    figure.suptitle(f"Bounds at n = {n}, δ = {delta:g}")
+    figure.suptitle(f"Bounds for n = {n}, δ = {delta:g}")
     _save(figure, out)
 
 
+def _curves_of_bounds() -> dict[str, tuple[Callable[..., float], str]]:
+    """Return the bounds that risk, KL, n and δ determine, each with its colour."""
+    found = [
+        t
+        for t in THEOREMS.values()
+        if t.predictor is Predictor.RANDOMISED and t.needed == ("risk",) and t.name != _LEFT_OUT
+    ]
+    return {t.name: (t.bound, colour) for t, colour in zip(found, cycle(_COLOURS), strict=False)}
+
+
 def _map(axes: Axes, n: int, delta: float) -> None:
-    """Which bound is the least, over risk and KL."""
+    """Show which bound is the smallest, by risk and KL; vacuous bounds stay white."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    risks, kls = np.geomspace(1e-3, 0.4, _CELLS), np.geomspace(1e-4, 0.3, _CELLS) * n
-    names = [name for name in _BOUNDS if name in ("small-kl", "catoni", "unexpected-bernstein")]
-    least = np.zeros((_CELLS, _CELLS))
-    for i, kl in enumerate(kls):
-        for j, risk in enumerate(risks):
-            values = [_BOUNDS[name][0](risk, kl, n, delta) for name in names]
-            least[i, j] = np.nan if min(values) >= 1 else int(np.argmin(values))
-    colours = ListedColormap([_BOUNDS[name][1] for name in names])
-    high = len(names) - 0.5
-    axes.pcolormesh(risks, kls / n, least, cmap=colours, vmin=-0.5, vmax=high, alpha=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="risk", ylabel="KL / n", title="the least of all")
-    patches = [Patch(color=_BOUNDS[name][1], label=name, alpha=0.8) for name in names]
+    names, found = zip(*_curves_of_bounds().items(), strict=True)
+    curves, colours = zip(*found, strict=True)
+    risks, kls = np.geomspace(1e-3, 0.4, _CELLS), np.geomspace(1e-4, 0.3, _CELLS)
+    values = np.array([[[b(r, kl * n, n, delta) for r in risks] for kl in kls] for b in curves])
+    smallest = np.where(values.min(0) < 1, values.argmin(0), np.nan)
+    shades, high = ListedColormap(colours), len(colours) - 0.5
+    axes.pcolormesh(risks, kls, smallest, cmap=shades, vmin=-0.5, vmax=high, alpha=0.8)
+    axes.set(xlabel="risk", ylabel="KL / n", title="smallest bound")
+    _logarithmic(axes)
+    patches = [
+        Patch(color=colours[i], label=names[i], alpha=0.8) for i in np.unique(values.argmin(0))
+    ]
     axes.legend(handles=patches, fontsize=8, loc="upper right")
+
+
+def _logarithmic(axes: Axes, *, dense: bool = False) -> None:
+    """Use logarithmic axes with plain numbers (0.1, not 10⁻¹), `dense` for more of them upwards."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set(xscale="log", yscale="log")
+    for axis, factors in ((axes.xaxis, (1,)), (axes.yaxis, (1, 2, 5) if dense else (1,))):
+        axis.set_major_locator(LogLocator(subs=factors))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _layout() -> ConstrainedLayoutEngine:
+    """Return a layout in which neither plots nor labels touch each other or the edge."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
 
 
 def _check(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The majority vote: where it is unsure, what it confuses, what abstaining would buy."""
+"""Measure the majority vote: doubtful examples, confusions, and the error when it abstains."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pacbayes.networks.network import Network
 from pacbayes.runs.folder import Run
 from pacbayes.runs.prediction import VOTES, draw_labels
 
-__all__ = ["Coverage", "Doubtful", "Votes", "confusion", "coverage", "look_at_votes"]
+__all__ = ["Coverage", "DoubtfulExample", "Votes", "analyse_votes", "confusion", "coverage"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 _SHOWN = 12  # examples
-_POINTS = 200  # of a curve, beyond which nobody sees a difference
+_POINTS = 200  # of a curve; more would not be visible
 
 
 @dataclass(frozen=True)
-class Doubtful:
-    """An example whose two most voted classes are close: class names and shares of the votes."""
+class DoubtfulExample:
+    """An example whose two leading classes are close; shares are mean class probabilities."""
 
     number: int
     label: str
@@ -36,11 +36,11 @@ class Doubtful:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The vote if it answers only where its margin is at least so large."""
+    """The vote if it answers only where its margin is at least `margin`, and abstains elsewhere."""
 
     margin: float
     answered: int
-    part: float
+    fraction: float
     error: float
 
 
@@ -49,81 +49,95 @@ class Votes:
     """The vote of `draws` networks on one part of the data.
 
     Attributes:
-        part: which examples these are: the test part, or the bound set where there is none.
-        confusion: counts, of every label (rows) those of every vote.
-        brightest: the largest feature of the part, white where features are pixels.
-        side: of the image that the features form; None where they form none.
+        part: the test set, or the bound set ("training") if there is no test set.
+        confusion: number of examples for each label (rows) and vote (columns).
+        brightest: the largest feature in the part, shown as white if features are pixels.
+        side: side length of the square image that the features form; None if they form none.
     """
 
     part: Literal["test", "training"]
     n: int
     draws: int
     error: float
-    doubtful: tuple[Doubtful, ...]
+    doubtful: tuple[DoubtfulExample, ...]
     confusion: tuple[tuple[int, ...], ...]
     curve: tuple[Coverage, ...]
     brightest: float
     side: int | None
 
 
-def look_at_votes(run: Run, network: Network, data: Dataset) -> Votes:
-    """Vote on the test part, with the draws that the test error is measured with."""
+def analyse_votes(run: Run, network: Network, data: Dataset) -> Votes:
+    """Vote on the test set, with the same draws that the test error is measured with."""
     part: Literal["test", "training"] = "test" if len(data.x_test) else "training"
     x, y = data.tensors("test") if part == "test" else run.bound_set(data)
-    output = draw_labels(run, network, x)[1]
-    task, features = network.task, x.double().numpy()
-    shares, labels = task.shares(output.double()).numpy(), task.decode(y).numpy()
+    output, task = draw_labels(run, network, x)[1], network.task
     wrong = task.wrong(output, y).double().numpy()
-    order = np.argsort(-shares, 1, kind="stable")
+    shares, labels = task.shares(output.double()).numpy(), task.decode(y).numpy()
+    features = x.double().numpy()
     margins = _margins(shares)
-    least = np.argsort(margins, kind="stable")[:_SHOWN]
-    names = data.classes
     return Votes(
         part=part,
         n=len(x),
         draws=VOTES,
         error=float(wrong.mean()),
-        doubtful=tuple(
-            Doubtful(
-                int(i),
-                names[labels[i]],
-                names[order[i, 0]],
-                float(shares[i, order[i, 0]]),
-                names[order[i, 1]],
-                float(shares[i, order[i, 1]]),
-                tuple(features[i].tolist()),
-            )
-            for i in least
-        ),
-        confusion=confusion(labels, order[:, 0], len(names)),
+        doubtful=_doubtful(margins, shares, labels, features, data.classes),
+        confusion=confusion(labels, _ranking(shares)[:, 0], len(data.classes)),
         curve=coverage(margins, wrong),
         brightest=float(features.max()),
         side=_side(features),
     )
 
 
+def _ranking(shares: Floats) -> Indices:
+    """Return the classes of each example, most likely first."""
+    return np.argsort(-shares, 1, kind="stable")
+
+
 def _margins(shares: Floats) -> Floats:
-    """How far the most voted class is before the next."""
+    """Return the lead of the first class over the second."""
     best = np.sort(shares, 1)[:, -2:]
     return np.asarray(best[:, 1] - best[:, 0])
 
 
+def _doubtful(
+    margins: Floats, shares: Floats, labels: Indices, features: Floats, names: tuple[str, ...]
+) -> tuple[DoubtfulExample, ...]:
+    """Return the examples with the smallest margins."""
+    found = []
+    ranking = _ranking(shares)
+    for i in np.argsort(margins, kind="stable")[:_SHOWN]:
+        first, second = ranking[i, :2]
+        found.append(
+            DoubtfulExample(
+                number=int(i),
+                label=names[labels[i]],
+                first=names[first],
+                first_share=float(shares[i, first]),
+                second=names[second],
+                second_share=float(shares[i, second]),
+                features=tuple(features[i].tolist()),
+            )
+        )
+    return tuple(found)
+
+
 def _side(features: Floats) -> int | None:
-    """Of a square image of 8×8 pixels or more, none of them negative."""
+    """Return the side of a square image of at least 8×8 pixels, none of them negative."""
     side = round(features.shape[1] ** 0.5)
     return side if side >= 8 and side**2 == features.shape[1] and features.min() >= 0 else None
 
 
 def confusion(labels: Indices, votes: Indices, classes: int) -> tuple[tuple[int, ...], ...]:
+    """Count the examples for each label (rows) and vote (columns)."""
     counts = np.zeros((classes, classes), np.int64)
     np.add.at(counts, (labels, votes), 1)
     return tuple(tuple(row) for row in counts.tolist())
 
 
 def coverage(margins: Floats, wrong: Floats) -> tuple[Coverage, ...]:
-    """Error against the part answered, at margins that occur; examples tied in margin go together.
+    """Return the error among answered examples, from the fewest answered to all.
 
-    From the fewest answered to all.
+    Thresholds are margins that occur, so examples with equal margins are answered together.
     """
     order = np.argsort(-margins, kind="stable")
     sorted_margins, errors = margins[order], np.cumsum(wrong[order])
@@ -135,7 +149,7 @@ def coverage(margins: Floats, wrong: Floats) -> tuple[Coverage, ...]:
         Coverage(
             margin=float(sorted_margins[i]),
             answered=int(i) + 1,
-            part=(int(i) + 1) / len(margins),
+            fraction=(int(i) + 1) / len(margins),
             error=float(errors[i] / (i + 1)),
         )
         for i in last

@@ -1,4 +1,4 @@
-"""The page of a store: the tables of what is there."""
+"""The page of a store shows the tables of its runs."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import pytest
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
 from pacbayes.report import report
-from pacbayes.report.sweep import find_sweeps
+from pacbayes.report.sweeps import find_sweeps
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -40,7 +40,7 @@ def store(tmp_path):
     return store
 
 
-def test_runs_are_grouped_by_what_was_asked_for(store):
+def test_runs_are_grouped_by_data_set_and_epochs(store):
     paper, digits = find_sweeps(store)
     assert (paper.sweep.dataset, paper.sweep.epochs, paper.sweep.repeats) == (
         *("binary-mnist", None),
@@ -51,7 +51,7 @@ def test_runs_are_grouped_by_what_was_asked_for(store):
     assert (digits.sweep.dataset, digits.sweep.epochs) == ("digits", 5)
 
 
-def test_the_tables_have_the_papers_numbers_beside_ours(store, tmp_path, read):
+def test_the_tables_compare_our_numbers_with_the_papers(store, tmp_path, read):
     (store.folder / "figures").mkdir()
     (store.folder / "figures" / "votes.png").write_bytes(PIXEL)
     report(store.folder, tmp_path / "page.html")
@@ -73,7 +73,7 @@ def test_the_tables_have_the_papers_numbers_beside_ours(store, tmp_path, read):
     assert len(ids) == len(set(ids))
 
 
-def test_a_store_without_results_is_a_page_all_the_same(store, tmp_path):
+def test_a_store_without_results_has_a_page(store, tmp_path):
     for path in store.folder.glob("runs/*/*.json"):
         if path.name != "configuration.json":
             path.unlink()
@@ -81,7 +81,7 @@ def test_a_store_without_results_is_a_page_all_the_same(store, tmp_path):
     assert "0 finished runs" in (tmp_path / "page.html").read_text()
 
 
-def test_what_is_no_configuration_is_refused_by_name(store, tmp_path):
+def test_a_damaged_configuration_is_named_in_the_error(store, tmp_path):
     path = next(store.folder.glob("runs/*/configuration.json"))
     path.write_text('{"colour": "red"}')
     with pytest.raises(ValueError, match=r"configuration\.json is damaged"):
@@ -89,7 +89,7 @@ def test_what_is_no_configuration_is_refused_by_name(store, tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_points_of_a_search_hide_no_repeats_and_have_a_table(store, tmp_path):
+def test_points_of_a_search_have_a_table_and_do_not_hide_repeats(store, tmp_path):
     put(store, "mlp", 0, bound=None)
     put(store, "fix-lambda-sign", 3)
     paper, _ = find_sweeps(store)
@@ -101,7 +101,7 @@ def test_points_of_a_search_hide_no_repeats_and_have_a_table(store, tmp_path):
     assert page.count("not run") == 2  # of mlp's three points
 
 
-def test_repeats_of_a_winner_that_the_paper_did_not_choose_are_shown_beside_others(tmp_path):
+def test_repeats_of_every_winner_are_shown(tmp_path):
     store = Store(tmp_path / "store")
     for rate, bound in ((0.1, 0.2), (0.01, 0.3), (0.001, 0.4)):
         for samples in (1, 10, 50, 100):
@@ -116,14 +116,14 @@ def test_repeats_of_a_winner_that_the_paper_did_not_choose_are_shown_beside_othe
     assert [len(line.summaries) for line in found.lines] == [2, 2]
 
 
-def test_a_plain_network_has_no_bound_among_the_numbers(store, tmp_path, read):
+def test_a_plain_network_has_no_bound(store, tmp_path, read):
     put(store, "mlp", 1, bound=1.0)
     report(store.folder, tmp_path / "page.html")
     rows = [e["text"] for e in read((tmp_path / "page.html").read_text()).all("tr")]
     assert "mlp58.000––" in rows
 
 
-def test_where_only_winners_were_repeated_the_sweep_is_the_search(tmp_path):
+def test_a_sweep_whose_winners_were_repeated_is_a_search(tmp_path):
     store = Store(tmp_path / "store")
     for rate, repeat in ((0.1, 0), (0.01, 0), (0.001, 0), (0.1, 1), (0.1, 2)):
         put(store, "mlp", repeat, bound=None, learning_rate=rate)

@@ -1,0 +1,75 @@
+"""Everything that the page about a run shows, read from its folder or computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.choices import Predictor
+from pacbayes.files import load_record
+from pacbayes.report.commands import certify_command, train_command
+from pacbayes.report.layers import LayerMovement, layer_movements
+from pacbayes.report.reading import read_certificate, read_history
+from pacbayes.report.votes import Votes, analyse_votes
+from pacbayes.runs.folder import Run
+from pacbayes.runs.prediction import TestErrors
+from pacbayes.runs.record import RunRecord
+from pacbayes.training.loop import Evaluation
+from pacbayes.verify import Finding, verify
+
+__all__ = ["IssuedCertificate", "RunContents", "collect"]
+
+
+@dataclass(frozen=True)
+class IssuedCertificate:
+    """A certificate in the folder, the checks of `verify`, and the command that issued it."""
+
+    file: str
+    certificate: Certificate
+    findings: tuple[Finding, ...]
+    command: str
+
+    @property
+    def holds(self) -> bool:
+        return all(finding.holds for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """Everything that the page about a run shows; `errors` is None if none were measured."""
+
+    folder: Path
+    record: RunRecord
+    issued: tuple[IssuedCertificate, ...]
+    errors: TestErrors | None
+    history: tuple[Evaluation, ...]
+    best: Evaluation
+    movements: tuple[LayerMovement, ...]
+    votes: Votes
+    command: str
+
+
+def collect(run: Run) -> RunContents:
+    """Collect the contents of the page about a trained run, without writing anything."""
+    network, data = run.load_network(), run.load_data()
+    test = run.folder / "test.json"
+    return RunContents(
+        folder=run.folder,
+        record=run.record,
+        issued=tuple(_issued(run, p) for p in Predictor if run.certificate_path(p).exists()),
+        errors=load_record(TestErrors, test) if test.exists() else None,
+        history=read_history(run.folder / "history.json"),
+        best=run.best,
+        movements=layer_movements(network),
+        votes=analyse_votes(run, network, data),
+        command=train_command(run.record, run.folder),
+    )
+
+
+def _issued(run: Run, predictor: Predictor) -> IssuedCertificate:
+    path = run.certificate_path(predictor)
+    findings = tuple(verify(path))  # raises an error if the file is malformed
+    certificate = read_certificate(path)
+    command = certify_command(certificate, run.record, run.folder)
+    return IssuedCertificate(path.name, certificate, findings, command)

@@ -1,0 +1,1 @@
+"""The sections of the page about a run, one module for each."""

@@ -1,0 +1,96 @@
+"""The section on provenance: commands, δ ledgers, hashes, versions and settings."""
+
+from __future__ import annotations
+
+import shlex
+
+from pacbayes.report.contents import IssuedCertificate, RunContents
+from pacbayes.report.markup import Html, element, join, table
+from pacbayes.report.page import Section, card, command_block, details
+
+__all__ = ["provenance_section"]
+
+_HASHES = {"posterior_sha256": "posterior", "drawn_sha256": "drawn network"}  # of a certificate
+
+
+def provenance_section(contents: RunContents) -> Section:
+    body = join(
+        card(_commands(contents)),
+        *(card(_ledger(issued)) for issued in contents.issued),
+        card(_hashes(contents)),
+        card(_versions(contents)),
+        card(_settings(contents)),
+    )
+    return Section("provenance", "Reproduce and verify", body)
+
+
+def _commands(contents: RunContents) -> Html:
+    folder = shlex.quote(str(contents.folder))
+    certify = [i.command for i in contents.issued] or [f"pacbayes certify {folder}"]
+    parts = [
+        element("h3", "Reproduce"),
+        command_block(contents.command),
+        *(command_block(command) for command in certify),
+    ]
+    if contents.issued:
+        note = "Without --full, the training risk is not recomputed."
+        parts += [
+            element("h3", "Verify"),
+            command_block(f"pacbayes verify {folder}"),
+            command_block(f"pacbayes verify {folder} --full"),
+            element("p", note, class_="note"),
+        ]
+    return join(*parts)
+
+
+def _ledger(issued: IssuedCertificate) -> Html:
+    c = issued.certificate
+    rows = [
+        [name, f"{part:.6g}", f"{100 * part / c.delta:.1f} %"] for name, part in c.ledger.items()
+    ]
+    total = sum(c.ledger.values())
+    rows.append([element("strong", "total"), f"{total:.6g}", f"of δ = {c.delta:g}"])
+    caption = f"δ ledger of {issued.file}: how its failure probability is divided"
+    return table(caption, ["part", "δ", "share"], rows)
+
+
+def _hashes(contents: RunContents) -> Html:
+    record = contents.record
+    found = {"training data": record.data.train_sha256, "prior": record.prior_sha256}
+    if record.data.split_sha256 is not None:
+        found["split"] = record.data.split_sha256
+    for issued in contents.issued:
+        recorded = issued.certificate.provenance
+        found |= {name: str(recorded[key]) for key, name in _HASHES.items() if key in recorded}
+    rows: list[list[str]] = [[name, element("code", value)] for name, value in found.items()]
+    return table("SHA-256 hashes", ["object", "hash"], rows, class_="plain")
+
+
+def _versions(contents: RunContents) -> Html:
+    columns = {"training": contents.record.versions}
+    columns |= {i.file: i.certificate.provenance.get("versions", {}) for i in contents.issued}
+    names = dict.fromkeys(name for versions in columns.values() for name in versions)
+    rows = [
+        [name, *(str(versions.get(name, "–")) for versions in columns.values())] for name in names
+    ]
+    caption = "Software and hardware; results are bit-identical only where these agree"
+    return table(caption, ["component", *columns], rows, class_="wide")
+
+
+def _settings(contents: RunContents) -> Html:
+    settings = contents.record.settings.model_dump(mode="json")
+    rows = [[name.replace("_", " "), _shown(value)] for name, value in settings.items()]
+    data = contents.record.data
+    rows += [
+        ["data", data.source.name],
+        ["examples in the bound set", f"{data.n}"],
+        ["features", f"{data.features}"],
+        ["classes", ", ".join(data.classes)],
+    ]
+    return details("All settings", ["setting", "value"], rows, class_="plain")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "–" if value is None else str(value)
