@@ -164,7 +164,7 @@ def test_a_certificate_that_does_not_hold_says_so(copied, read):
     path = copied.folder / "certificate.json"
     path.write_text(path.read_text().replace('"n": 120', '"n": 12000'))
     text = read(run_page(collect(copied))).all("main")[0]["text"]
-    assert "does NOT hold (n is its size" in text
+    assert "does NOT hold (size of the bound set" in text
     assert text.count("checks hold") == 2
 
 
