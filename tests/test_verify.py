@@ -18,7 +18,7 @@ from pacbayes.bounds.theorems import BoundName
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import DataSource
 from pacbayes.runs.preparation import prepare
-from pacbayes.verify import verify
+from pacbayes.verify import certificates_in, verify
 
 NETWORK = "weights of the network"
 
@@ -106,10 +106,14 @@ def test_exact_certificates(tmp_path):
     run, data = make_run(tmp_path, "sign")
     certify(run, data, samples=None)
     assert failures(run.folder) == []
-    change(
-        run.folder, risk_upper=json.loads((run.folder / "certificate.json").read_text())["risk"] / 2
-    )
-    assert "exact risk" in failures(run.folder)
+    record = change(run.folder)
+    for changes in (
+        {"risk_upper": record["risk"] / 2},
+        {"samples": 10},
+        {"monte_carlo": "kl-chernoff"},
+    ):
+        change(run.folder, **(record | changes))
+        assert "exact risk" in failures(run.folder)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +214,45 @@ def test_another_run_or_other_data_in_its_record_are_noticed(folder):
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"run\.json: settings: Field required"):
         failures(folder)
+
+
+def test_other_classes_or_a_prior_that_learned_are_noticed(folder):
+    path = folder / "run.json"
+    record = json.loads(path.read_text())
+    record["data"]["classes"][0] = "other"
+    path.write_text(json.dumps(record))
+    assert "classes" in failures(folder)
+    record["settings"]["prior_fraction"] = 0.5
+    path.write_text(json.dumps(record))
+    assert "bound set" in failures(folder)
+
+
+def test_numbers_that_are_not_finite_float32_are_noticed(folder):
+    path = folder / "posterior.safetensors"
+    weights = load_file(path)
+    for bias in (weights["layer.bias.mean"] * np.nan, weights["layer.bias.mean"].astype(float)):
+        save_file(weights | {"layer.bias.mean": bias}, path)
+        assert NETWORK in failures(folder)
+
+
+def test_a_missing_variance_within_examples_is_noticed(folder):
+    change(folder, monte_carlo="stratified-bernstein", within=None, risk_upper=0.999)
+    assert "Monte-Carlo term" in failures(folder)
+
+
+def test_a_split_is_for_learned_priors_only(tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, prior_epochs=2)
+    certify(run, data)
+    path = run.folder / "run.json"
+    record = json.loads(path.read_text())
+    assert failures(run.folder) == []
+    for part, changes in (
+        ("settings", {"prior_fraction": 0.0}),
+        ("settings", {"seed": 1}),
+        ("data", {"split_sha256": None}),
+    ):
+        path.write_text(json.dumps(record | {part: record[part] | changes}))
+        assert "bound set" in failures(run.folder)
 
 
 def test_a_prior_that_no_seed_gives_is_noticed(folder):
@@ -437,6 +480,13 @@ def test_which_network_was_kept_must_be_said(tmp_path, parameters):
     assert "weights drawn by the seed" in drawn_failures(run.folder)
 
 
+def test_a_drawn_network_of_another_shape_is_noticed(tmp_path):
+    run, data = make_run(tmp_path)
+    certify(run, data, bound="disintegrated")
+    forge_drawn(run.folder, lambda drawn: drawn.pop("layer.bias"))
+    assert drawn_failures(run.folder) == ["hash of the drawn network"]
+
+
 def test_weights_that_are_not_numbers_are_noticed(tmp_path):
     run, data = make_run(tmp_path)
     certify(run, data, bound="disintegrated")
@@ -467,3 +517,24 @@ def test_a_tandem_certificate_pays_for_two_integrals(tmp_path):
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"risk_upper": c.risk + 1.5 * c.quadrature_error}))
     assert "exact risk" in [f.name for f in verify(path) if not f.holds]
+
+
+def test_a_folder_has_the_certificates_in_it(tmp_path):
+    assert certificates_in(tmp_path) == [tmp_path / "certificate.json"]
+    for name in ("certificate-vote.json", "certificate.json", "test.json"):
+        (tmp_path / name).write_text("{}")
+    names = [path.name for path in certificates_in(tmp_path)]
+    assert names == ["certificate-vote.json", "certificate.json"]
+    assert certificates_in(tmp_path / "test.json") == [tmp_path / "test.json"]
+
+
+def test_findings_say_whether_they_measured_the_risk(folder):
+    path = folder / "certificate.json"
+    assert not any(f.measures_risk for f in verify(path))
+    assert [f.name for f in verify(path, full=True) if f.measures_risk] == ["risk sampled again"]
+
+
+def test_a_failed_check_names_both_values(folder):
+    change(folder, n=600)
+    details = {f.name: f.detail for f in verify(folder / "certificate.json") if not f.holds}
+    assert details["size of the bound set"] == "300 found, 600 in the certificate"
