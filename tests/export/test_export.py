@@ -354,7 +354,7 @@ def test_the_command_answers_in_json_and_complains_in_one_line(run_cli, trained,
     for arguments, complaint in (
         (("--format", "onnx", "--out", out), "must end in .onnx"),
         (("--format", "pmml", "--out", out), "pmml"),
-        (("--format", "torch", "--out", out, "-T", 0), "--samples must be at least 1"),
+        (("--format", "torch", "--out", out, "-T", 0), "--samples must be between 1"),
         (("--format", "torch", "--out", tmp_path / "no" / "p.pt2"), "no such file"),
     ):
         code, printed, err = run_cli("export", folder, *arguments)
