@@ -60,7 +60,7 @@ def _show(e: Export) -> None:
             print(f"  {kind:6}  {_shape(port)}  {port.meaning}")
     print("  labels  " + ", ".join(f"{i}: {name}" for i, name in enumerate(e.classes)))
     print(f"Largest difference from the library on {e.examples} examples: {e.difference:.1e}")
-    print(f"Certificate: {e.certificate}\n\n{e.code}")
+    print(f"The predictor is {e.certificate}\n\n{e.code}")
 
 
 def _shape(port: Port) -> str:
