@@ -18,9 +18,9 @@ from pacbayes.bounds.theorems import BoundName
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import DataSource
 from pacbayes.runs.preparation import prepare
-from pacbayes.verify import verify
+from pacbayes.verify import certificates_in, verify
 
-NETWORK = "posterior and prior are the network's"
+NETWORK = "weights of the network"
 
 
 def make_run(folder, activation="relu", classes=2, **changes):
@@ -106,17 +106,21 @@ def test_exact_certificates(tmp_path):
     run, data = make_run(tmp_path, "sign")
     certify(run, data, samples=None)
     assert failures(run.folder) == []
-    change(
-        run.folder, risk_upper=json.loads((run.folder / "certificate.json").read_text())["risk"] / 2
-    )
-    assert "exact risk" in failures(run.folder)
+    record = change(run.folder)
+    for changes in (
+        {"risk_upper": record["risk"] / 2},
+        {"samples": 10},
+        {"monte_carlo": "kl-chernoff"},
+    ):
+        change(run.folder, **(record | changes))
+        assert "exact risk" in failures(run.folder)
 
 
 @pytest.mark.parametrize(
     ("tampered", "noticed"),
     [
-        ({"n": 600}, "n is its size"),
-        ({"predictor": "majority vote"}, "predictor covered"),
+        ({"n": 600}, "size of the bound set"),
+        ({"predictor": "majority vote"}, "predictor"),
         ({"delta": 0.049}, "δ ledger"),
         ({"ledger": {"pac-bayes": 0.05, "monte-carlo": 0.05}}, "δ ledger"),
         ({"ledger": {"pac-bayes": 0.05}}, "δ ledger"),
@@ -190,26 +194,65 @@ def test_another_run_or_other_data_in_its_record_are_noticed(folder):
     text = path.read_text()
     record = json.loads(text)
     for key, value, noticed in (
-        ("prior_sha256", "0" * 64, "prior is that of the run"),
+        ("prior_sha256", "0" * 64, "hash of the prior"),
         ("data", record["data"] | {"train_sha256": "0" * 64}, "hash of the data"),
-        ("data", record["data"] | {"n": 299}, "n is its size"),
+        ("data", record["data"] | {"n": 299}, "size of the bound set"),
         (
             "settings",
             record["settings"] | {"widths": [4, 4]},
-            "posterior and prior are the network's",
+            "weights of the network",
         ),
         (
             "settings",
             record["settings"] | {"prior_scale": 2.0},
-            "posterior and prior are the network's",
+            "weights of the network",
         ),
     ):
         path.write_text(json.dumps(record | {key: value}))
         assert noticed in failures(folder)
-        assert "posterior is that of the run" in failures(folder)
+        assert "hash of run.json" in failures(folder)
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"run\.json: settings: Field required"):
         failures(folder)
+
+
+def test_other_classes_or_a_prior_that_learned_are_noticed(folder):
+    path = folder / "run.json"
+    record = json.loads(path.read_text())
+    record["data"]["classes"][0] = "other"
+    path.write_text(json.dumps(record))
+    assert "classes" in failures(folder)
+    record["settings"]["prior_fraction"] = 0.5
+    path.write_text(json.dumps(record))
+    assert "bound set" in failures(folder)
+
+
+def test_numbers_that_are_not_finite_float32_are_noticed(folder):
+    path = folder / "posterior.safetensors"
+    weights = load_file(path)
+    for bias in (weights["layer.bias.mean"] * np.nan, weights["layer.bias.mean"].astype(float)):
+        save_file(weights | {"layer.bias.mean": bias}, path)
+        assert NETWORK in failures(folder)
+
+
+def test_a_missing_variance_within_examples_is_noticed(folder):
+    change(folder, monte_carlo="stratified-bernstein", within=None, risk_upper=0.999)
+    assert "Monte-Carlo term" in failures(folder)
+
+
+def test_a_split_is_for_learned_priors_only(tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, prior_epochs=2)
+    certify(run, data)
+    path = run.folder / "run.json"
+    record = json.loads(path.read_text())
+    assert failures(run.folder) == []
+    for part, changes in (
+        ("settings", {"prior_fraction": 0.0}),
+        ("settings", {"seed": 1}),
+        ("data", {"split_sha256": None}),
+    ):
+        path.write_text(json.dumps(record | {part: record[part] | changes}))
+        assert "bound set" in failures(run.folder)
 
 
 def test_a_prior_that_no_seed_gives_is_noticed(folder):
@@ -239,7 +282,7 @@ def test_an_output_that_is_no_number_is_noticed(folder):
     path = folder / "posterior.safetensors"
     weights = load_file(path)
     save_file({k: v * 0 + (400 if "log" in k else 0) for k, v in weights.items()}, path)
-    assert "risk sampled anew" in failures(folder, full=True)
+    assert "risk sampled again" in failures(folder, full=True)
 
 
 def test_a_kl_one_part_in_a_billion_too_small_is_noticed(folder):
@@ -284,15 +327,15 @@ def test_a_risk_that_sampling_does_not_give_is_noticed_in_full(folder):
     record = change(folder)
     low = record["risk"] / 3
     change(folder, risk=low, risk_upper=record["risk_upper"] / 2)
-    assert "risk sampled anew" not in failures(folder)
-    assert "risk sampled anew" in failures(folder, full=True, samples=100)
+    assert "risk sampled again" not in failures(folder)
+    assert "risk sampled again" in failures(folder, full=True, samples=100)
 
 
 def test_what_is_no_certificate_is_an_error(folder, tmp_path):
-    with pytest.raises(ValueError, match="there is no"):
+    with pytest.raises(ValueError, match="does not exist"):
         list(verify(tmp_path / "nothing.json"))
     (folder / "posterior.safetensors").rename(folder / "away")
-    with pytest.raises(ValueError, match=r"there is no .*posterior\.safetensors"):
+    with pytest.raises(ValueError, match=r"posterior\.safetensors does not exist"):
         list(verify(folder / "certificate.json"))
     (folder / "away").rename(folder / "posterior.safetensors")
     change(folder, format=1)
@@ -350,7 +393,7 @@ def test_a_risk_too_small_for_many_classes_is_noticed_by_sampling(tmp_path):
     lowered = {"risk": 0.2, "risk_upper": 0.25, "bound": 0.999}
     assert record["risk"] > 0.4
     change(run.folder, **lowered)
-    assert "risk sampled anew" in failures(run.folder, full=True)
+    assert "risk sampled again" in failures(run.folder, full=True)
 
 
 def drawn_failures(folder):
@@ -366,12 +409,12 @@ def test_a_kept_network_is_verified_whole(activation, classes, tmp_path):
     assert drawn_failures(run.folder) == []
     record = json.loads(path.read_text())
     for changes, name in (
-        ({"risk": c.risk - 1 / 300, "risk_upper": c.risk - 1 / 300}, "its errors"),
+        ({"risk": c.risk - 1 / 300, "risk_upper": c.risk - 1 / 300}, "errors counted"),
         ({"kl": c.kl * (1 - 1e-6)}, "ln(dQ/dP)"),
         ({"bound": c.bound - 1e-6}, "bound (disintegrated)"),
         ({"parameters": {**c.parameters, "networks": 4.0}}, "bound (disintegrated)"),
-        ({"predictor": Predictor.RANDOMISED.sentence}, "predictor covered"),
-        ({"risk_upper": 1.0}, "its errors"),
+        ({"predictor": Predictor.RANDOMISED.sentence}, "predictor"),
+        ({"risk_upper": 1.0}, "errors counted"),
         ({"ledger": {"pac-bayes, disintegrated": 0.05}}, "bound (disintegrated)"),
     ):
         path.write_text(json.dumps(record | changes))
@@ -395,7 +438,7 @@ def test_a_votes_certificate_is_verified_and_is_tight(bound, tmp_path):
         ({"bound": c.bound * (1 - 1e-9)}, f"bound ({bound})"),
         ({"risk_upper": c.risk_upper * (1 - 1e-4)}, "Monte-Carlo term"),
         ({"draws": 300.0 * 30}, "Monte-Carlo term"),
-        ({"bound_name": "small-kl"}, "predictor covered"),
+        ({"bound_name": "small-kl"}, "predictor"),
     ):
         path.write_text(json.dumps(record | changes))
         assert name in [f.name for f in verify(path) if not f.holds], name
@@ -423,7 +466,7 @@ def test_weights_that_the_seed_does_not_give_are_noticed(tmp_path):
         drawn["layer.bias"] = drawn["layer.bias"] + 1e-6
 
     forge_drawn(run.folder, nudge)
-    assert drawn_failures(run.folder) == ["weights are the seed's draw from Q"]
+    assert drawn_failures(run.folder) == ["weights drawn by the seed"]
 
 
 @pytest.mark.parametrize(
@@ -434,7 +477,14 @@ def test_which_network_was_kept_must_be_said(tmp_path, parameters):
     certify(run, data, bound="disintegrated", networks=3)
     path = run.folder / "certificate-drawn.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": parameters}))
-    assert "weights are the seed's draw from Q" in drawn_failures(run.folder)
+    assert "weights drawn by the seed" in drawn_failures(run.folder)
+
+
+def test_a_drawn_network_of_another_shape_is_noticed(tmp_path):
+    run, data = make_run(tmp_path)
+    certify(run, data, bound="disintegrated")
+    forge_drawn(run.folder, lambda drawn: drawn.pop("layer.bias"))
+    assert drawn_failures(run.folder) == ["hash of the drawn network"]
 
 
 def test_weights_that_are_not_numbers_are_noticed(tmp_path):
@@ -445,7 +495,7 @@ def test_weights_that_are_not_numbers_are_noticed(tmp_path):
         drawn["layer.bias"] = drawn["layer.bias"] * np.nan
 
     forge_drawn(run.folder, spoil)
-    assert "weights are the seed's draw from Q" in drawn_failures(run.folder)
+    assert "weights drawn by the seed" in drawn_failures(run.folder)
 
 
 def test_a_tandem_risk_too_small_is_noticed_by_sampling(tmp_path):
@@ -455,7 +505,7 @@ def test_a_tandem_risk_too_small_is_noticed_by_sampling(tmp_path):
     record = json.loads(path.read_text())
     assert record["risk"] > 0.1
     path.write_text(json.dumps(record | {"risk": 0.0, "risk_upper": 0.01}))
-    assert "risk sampled anew" in [f.name for f in verify(path, full=True) if not f.holds]
+    assert "risk sampled again" in [f.name for f in verify(path, full=True) if not f.holds]
 
 
 def test_a_tandem_certificate_pays_for_two_integrals(tmp_path):
@@ -467,3 +517,24 @@ def test_a_tandem_certificate_pays_for_two_integrals(tmp_path):
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"risk_upper": c.risk + 1.5 * c.quadrature_error}))
     assert "exact risk" in [f.name for f in verify(path) if not f.holds]
+
+
+def test_a_folder_has_the_certificates_in_it(tmp_path):
+    assert certificates_in(tmp_path) == [tmp_path / "certificate.json"]
+    for name in ("certificate-vote.json", "certificate.json", "test.json"):
+        (tmp_path / name).write_text("{}")
+    names = [path.name for path in certificates_in(tmp_path)]
+    assert names == ["certificate-vote.json", "certificate.json"]
+    assert certificates_in(tmp_path / "test.json") == [tmp_path / "test.json"]
+
+
+def test_findings_say_whether_they_measured_the_risk(folder):
+    path = folder / "certificate.json"
+    assert not any(f.measures_risk for f in verify(path))
+    assert [f.name for f in verify(path, full=True) if f.measures_risk] == ["risk sampled again"]
+
+
+def test_a_failed_check_names_both_values(folder):
+    change(folder, n=600)
+    details = {f.name: f.detail for f in verify(folder / "certificate.json") if not f.holds}
+    assert details["size of the bound set"] == "300 found, 600 in the certificate"

@@ -1,4 +1,4 @@
-"""`python -m pacbayes`: the command line of the interpreter at hand."""
+"""Run the command line with `python -m pacbayes`."""
 
 from pacbayes.cli import main
 

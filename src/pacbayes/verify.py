@@ -1,12 +1,12 @@
-"""Check a certificate without trusting whoever issued it.
+"""Check a certificate without trusting its issuer.
 
-Everything the bound rests on is derived anew from the files beside the certificate, in
-outward-rounded interval arithmetic (Arb): hashes, the ledger, n, the KL of posterior and prior, the
-Monte-Carlo term and the bound. No torch, and none of the library but its loaders of data. What is
-not checked without `full` is that the sampled risk is what sampling gives; never checked are the
-numbers a certificate has for comparison (contributions, held_out, catoni, kl_by_part), that
-the prior is older than the data and that nothing was drawn more often than is said, which no file
-can show.
+Everything the bound rests on is computed again from the files beside the certificate, in
+outward-rounded interval arithmetic (Arb): hashes, the δ ledger, n, the KL, the Monte-Carlo term and
+the bound. This file uses no PyTorch and nothing of the library except its loaders of data; its
+table of theorems is its own on purpose. The sampled risk is taken as claimed unless `full` samples
+it again. Not checked are the numbers that a certificate lists for comparison (contributions,
+held_out, catoni, kl_by_part). No file can show that the prior was chosen before the data were seen,
+or that nothing was drawn more often than recorded.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from flint import arb, ctx
@@ -27,23 +28,134 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from pacbayes.choices import DRAWN, RANDOMISED, VOTE, Activation, CertificateBound, MonteCarlo
 from pacbayes.data import load
 
-__all__ = ["COUNTED", "Finding", "verify"]
+__all__ = ["Finding", "certificates_in", "verify"]
 
-COUNTED = "its errors"  # the finding that a risk was counted and not taken as claimed
-_BITS = 128
-_FALSE_ALARM = 1e-6  # of the new estimate of the risk
-_ALPHA = 1.001  # Catoni's α, fixed once and for all
-_CUT = 2 * math.sqrt(0.05) * (1 + 1e-6)  # a data-free prior's means lie within
-_COVERED = {"first-order": VOTE, "tandem": VOTE, "disintegrated": DRAWN}  # any other: RANDOMISED
-_CLOSE = 1e-9  # scores no further apart are a tie, which is an error
-Weights = dict[str, NDArray[Any]]
+_BITS = 128  # precision of the interval arithmetic
+_FALSE_ALARM = 1e-6  # probability that sampling the risk again rejects a true claim
+_ALPHA = 1.001  # Catoni's α, a constant of the library
+_CUT = 2 * math.sqrt(0.05) * (1 + 1e-6)  # largest |mean| of a data-free prior
+_CLOSE = 1e-9  # scores that differ by less are a tie, and a tie is an error
+_COUNTED, _RESAMPLED = "errors counted", "risk sampled again"
+Array = NDArray[Any]
+Weights = dict[str, Array]
+Shapes = dict[str, tuple[int, ...]]
 Laws = tuple[Weights, Weights]  # prior, posterior
-Data = tuple[NDArray[Any], NDArray[Any]]  # features, class indices
+Data = tuple[Array, Array]  # features, class indices
 Probability = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _inverse(q: float, c: arb) -> arb:
+    """Return the smallest float that is certainly at or above kl⁻¹(q, c)."""
+
+    def beyond(p: float) -> bool:
+        coins = ((arb(q), arb(p)), (1 - arb(q), 1 - arb(p)))
+        return p >= 1 or bool(sum(a * (a / b).log() for a, b in coins if a != 0) >= c)
+
+    low, high = q, q if beyond(q) else 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if beyond(middle) else (middle, high)
+    return arb(high)
+
+
+class _Terms(NamedTuple):  # what a theorem takes
+    risk: arb
+    kl: arb  # KL(Q|P), of pairs of networks for tandem; ln(dQ/dP) for a drawn network
+    n: int
+    delta: arb
+    parameters: Mapping[str, float]
+
+    @property
+    def complexity(self) -> arb:
+        """(KL + ln(2√n/δ))/n, or 0 if that is negative."""
+        total = self.kl + (2 * arb(self.n).sqrt() / self.delta).log()
+        return (arb(0) if total < 0 else total) / self.n
+
+
+def _small_kl(t: _Terms) -> arb:
+    return _inverse(float(t.risk), t.complexity)
+
+
+def _quadratic(t: _Terms) -> arb:
+    return ((t.risk + t.complexity / 2).sqrt() + (t.complexity / 2).sqrt()) ** 2
+
+
+def _thiemann(t: _Terms) -> arb:
+    lam = 2 / ((2 * t.risk / t.complexity + 1).sqrt() + 1)
+    return (t.risk + t.complexity / lam) / (1 - lam / 2)
+
+
+def _catoni(t: _Terms) -> arb:
+    if t.parameters.get("alpha") != _ALPHA or not t.parameters.get("lambda", 0.0) > 1:
+        return arb("inf")
+    lam, alpha = arb(t.parameters["lambda"]), arb(_ALPHA)
+    logs = 2 * (2 + lam.log() / alpha.log()).log()
+    exponent = t.risk + alpha / lam * (t.kl - t.delta.log() + logs)
+    return (-lam / t.n * exponent).expm1() / (-lam / t.n).expm1()
+
+
+def _unexpected_bernstein(t: _Terms) -> arb:
+    k = max(1, int(np.ceil(np.log2(0.5 * np.sqrt(t.n / -np.log(float(t.delta)))))))
+    price = (t.kl + (k / t.delta).log()) / t.n
+    grid = (arb(2) ** -i for i in range(1, k + 1))
+    values = [t.risk + ((-(1 - g).log() - g) * t.risk + price) / g for g in grid]
+    return min(values, key=lambda value: float(value.upper()))
+
+
+class _Theorem(NamedTuple):  # a row of the table
+    predictor: str  # which a certificate must name
+    networks: int  # that must err together: 2 for the tandem loss
+    markov: int  # the predictor's risk is at most this times the risk of the networks
+    value: Callable[[_Terms], arb]  # the bound on the risk of the networks, enclosed
+
+
+_RANDOMISED = "randomised classifier: fresh weights drawn from Q for every prediction"
+_VOTE = "majority vote of all of Q, which a vote of many draws approaches"
+_DRAWN = "one network drawn from Q and kept, whose weights are in drawn.safetensors"
+_THEOREMS = {
+    "small-kl": _Theorem(_RANDOMISED, 1, 1, _small_kl),
+    "catoni-c": _Theorem(_RANDOMISED, 1, 1, _small_kl),  # its minimum over C is small-kl
+    "catoni": _Theorem(_RANDOMISED, 1, 1, _catoni),
+    "mcallester": _Theorem(_RANDOMISED, 1, 1, lambda t: t.risk + (t.complexity / 2).sqrt()),
+    "quadratic": _Theorem(_RANDOMISED, 1, 1, _quadratic),
+    "thiemann": _Theorem(_RANDOMISED, 1, 1, _thiemann),
+    "unexpected-bernstein": _Theorem(_RANDOMISED, 1, 1, _unexpected_bernstein),
+    "first-order": _Theorem(_VOTE, 1, 2, _small_kl),
+    "tandem": _Theorem(_VOTE, 2, 4, _small_kl),
+    "disintegrated": _Theorem(_DRAWN, 1, 1, _small_kl),
+}
+
+
+def _empirical_bernstein(c: _Claim, risk: float, N: int, delta: arb) -> arb:
+    log = (2 / delta).log()
+    return arb(risk) + (2 * arb(c.variance) * log / N).sqrt() + 7 * log / (3 * (N - 1))
+
+
+def _stratified_bernstein(c: _Claim, risk: float, N: int, delta: arb) -> arb:
+    if c.within is None:
+        return arb("inf")
+    log = (2 / delta).log()
+    variance = _inverse(2 * c.within, log / (c.n * (c.samples // 2))) / 2
+    return arb(risk) + log / N / 3 + ((log / N) ** 2 / 9 + 2 * variance * log / N).sqrt()
+
+
+# Upper confidence values of the mean of N draws, enclosed.
+_INEQUALITIES: dict[str, Callable[[_Claim, float, int, arb], arb]] = {
+    "kl-chernoff": lambda c, risk, N, delta: _inverse(risk, (1 / delta).log() / N),
+    "empirical-bernstein": _empirical_bernstein,
+    "stratified-bernstein": _stratified_bernstein,
+}
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda z: np.maximum(z, 0),
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+    "sign": lambda z: np.where(z >= 0, 1.0, -1.0),
+}
+
+
+def _one_of(names: Iterable[str]) -> Any:
+    return Field(pattern=f"^({'|'.join(names)})$")
 
 
 class _Record(BaseModel):
@@ -59,19 +171,17 @@ class _Hashes(_Record):
     certificate_seed: int = Field(ge=0)
 
 
-class _Claim(_Record):
-    """What a certificate must say, and may."""
-
+class _Claim(_Record):  # the fields of a certificate that are checked
     format: Literal[2]
     predictor: str
     bound: Probability
-    bound_name: CertificateBound
+    bound_name: Annotated[str, _one_of(_THEOREMS)]
     parameters: dict[str, float]
     delta: Part
     ledger: dict[str, Part]
     risk: Probability
     risk_upper: Probability
-    monte_carlo: MonteCarlo | None
+    monte_carlo: Annotated[str, _one_of(_INEQUALITIES)] | None
     samples: int = Field(ge=0, le=100_000)
     draws: float | None = Field(ge=1)
     variance: float = Field(ge=0, le=1)
@@ -81,6 +191,23 @@ class _Claim(_Record):
     n: int = Field(ge=8)
     kl: float
     provenance: _Hashes
+
+    @property
+    def theorem(self) -> _Theorem:
+        return _THEOREMS[self.bound_name]
+
+    @property
+    def mean_risk(self) -> float:
+        """The risk, raised by the quadrature's error once for each network in the loss."""
+        return min(1.0, self.risk + self.theorem.networks * self.quadrature_error)
+
+    @property
+    def part(self) -> str:
+        """The theorem's part of the ledger, which best-of has for each of its theorems."""
+        return "pac-bayes" if "pac-bayes" in self.ledger else f"pac-bayes, {self.bound_name}"
+
+    def spent(self, part: str) -> arb:
+        return arb(self.ledger.get(part, 1e-300))  # so little that every bound fails
 
 
 class _Data(_Record):
@@ -93,7 +220,7 @@ class _Data(_Record):
 
 
 class _Settings(_Record):
-    activation: Activation
+    activation: Annotated[str, _one_of(_ACTIVATIONS)]
     widths: tuple[int, ...]
     learned_scale: bool
     prior_scale: float = Field(gt=0)
@@ -102,9 +229,7 @@ class _Settings(_Record):
     seed: int = Field(ge=0)
 
 
-class _Run(_Record):
-    """What is needed of run.json."""
-
+class _Run(_Record):  # the fields of run.json that are needed
     settings: _Settings
     data: _Data
     prior_sha256: str
@@ -115,18 +240,30 @@ Kind = TypeVar("Kind", _Claim, _Run)
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked."""
+    """The result of one check."""
 
     name: str
     holds: bool
     detail: str
 
+    @property
+    def measures_risk(self) -> bool:
+        """Whether the check counted or sampled errors, instead of trusting the claimed risk."""
+        return self.name in (_COUNTED, _RESAMPLED)
+
+
+def certificates_in(path: Path) -> list[Path]:
+    """Return the paths of all certificates in a run folder, or the path itself if it is a file."""
+    if not path.is_dir():
+        return [path]
+    return sorted(path.glob("certificate*.json")) or [path / "certificate.json"]
+
 
 def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Finding]:
-    """Check the certificate in `path` against the run folder it lies in.
+    """Check the certificate at `path` against the run folder it lies in.
 
-    With `full` also sample the risk anew, with `samples` fresh draws for each example. Raises
-    ValueError where there is nothing to check: files are missing, damaged or malformed.
+    With `full`, also sample the risk again, with `samples` fresh draws for each example. Raises
+    ValueError if files are missing, damaged or malformed.
     """
     ctx.prec = _BITS
     folder = path.parent
@@ -134,44 +271,52 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
     laws = _tensors(folder / "prior.safetensors"), _tensors(folder / "posterior.safetensors")
     yield from _files(c, run, folder)
     yield _ledger(c, run.settings)
-    source = run.data.source
-    paths = {key: Path(place) for key in ("folder", "test") if (place := source.get(key))}
-    data = load(source.get("name") or "", label=source.get("label"), **paths)
-    yield _same_data(c, run, data.x_train, data.y_train)
-    index, finding = _split(c, run, folder, len(data.x_train))
-    yield finding
-    x, y = data.x_train[index], data.y_train[index]
-    sizes = f"{c.n} claimed, {len(x)} examples of {len(data.classes)} classes"
-    same = data.classes == run.data.classes
-    sized = Finding("n is its size", c.n == len(x) == run.data.n and same, sizes)
-    checks = [sized, _covered(run, *laws)]
-    yield from checks
-    if not all(finding.holds for finding in checks):
-        return
+    x, y, classes, found = _load(run.data)
+    claimed = c.provenance.data_sha256
+    yield _equal("hash of the data", found, certificate=claimed, run=run.data.train_sha256)
+    index, finding = _split(c, run, folder, len(x))
+    sizes = _equal("size of the bound set", len(index), certificate=c.n, run=run.data.n)
+    names = _equal("classes", classes, run=run.data.classes)
+    weights = _network(run, *laws)
+    yield from (finding, sizes, names, weights)
+    if not (sizes.holds and names.holds and weights.holds):
+        return  # the rest cannot be computed
+    data = x[index], y[index]
     if c.bound_name == "disintegrated":
-        yield from _drawn(c, run, folder, laws, (x, y))
+        yield from _drawn(c, run, folder, laws, data)
         return
     kl, finding = _kl(c, *laws)
     yield finding
-    if len(data.classes) > 2:
-        yield _quadrature(c, len(data.classes))
-    yield _monte_carlo(c, run)
-    yield _bound(c, kl)
+    if len(classes) > 2:
+        yield _quadrature(c, len(classes))
+    yield _exact_risk(c, run.settings) if c.draws is None else _monte_carlo(c)
+    yield _bound(c, kl, c.spent(c.part))
     if full:
-        yield _sampled_anew(c, run.settings.activation, laws, (x, y), samples)
+        yield _sampled_again(c, run.settings.activation, laws, data, samples)
+
+
+def _finding(name: str, detail: str, must: Mapping[str, bool]) -> Finding:
+    """Return a finding that holds if all conditions do; else its detail has the faults' names."""
+    faults = [fault for fault, absent in must.items() if not absent]
+    return Finding(name, not faults, "; ".join(faults) or detail)
+
+
+def _equal(name: str, found: object, **claimed: object) -> Finding:
+    """Return a finding that holds if certificate, run or theorem claim the value that was found."""
+    must = {f"{found} found, {c} in the {where}": c == found for where, c in claimed.items()}
+    return _finding(name, str(found), must)
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
-    if not path.is_file():
-        raise ValueError(f"there is no {path}")
+    text = _existing(path).read_bytes()
     try:
-        text = path.read_bytes()
         json.loads(text, object_pairs_hook=_no_key_twice)
         return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise ValueError(f"{path}: {where}: {first['msg']}") from error
+        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+        raise ValueError(f"{path}: {where}: {first['msg']}{got}") from error
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
@@ -182,11 +327,15 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _tensors(path: Path) -> Weights:
+def _existing(path: Path) -> Path:
     if not path.is_file():
-        raise ValueError(f"there is no {path}")
+        raise ValueError(f"{path} does not exist; verify needs a complete run folder")
+    return path
+
+
+def _tensors(path: Path) -> Weights:
     try:
-        with safe_open(path, "np") as file:
+        with safe_open(_existing(path), "np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
@@ -196,95 +345,114 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def _load(data: _Data) -> tuple[Array, Array, tuple[str, ...], str]:
+    """Return the training examples, their class indices, the classes' names, and a hash."""
+    source = data.source
+    paths = {key: Path(place) for key in ("folder", "test") if (place := source.get(key))}
+    loaded = load(source.get("name") or "", label=source.get("label"), **paths)
+    x, y = loaded.x_train, loaded.y_train
+    hasher = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes())
+    hasher.update(np.ascontiguousarray(y, dtype="<i8").tobytes())
+    return x, y, loaded.classes, hasher.hexdigest()
+
+
 def _files(c: _Claim, run: _Run, folder: Path) -> Iterator[Finding]:
-    holds = c.predictor == _COVERED.get(c.bound_name, RANDOMISED)
-    yield Finding("predictor covered", holds, c.predictor if holds else "not the theorem's")
-    for name in ("prior", "posterior"):
-        found = _sha256(folder / f"{name}.safetensors")
-        claimed = getattr(c.provenance, f"{name}_sha256")
-        yield Finding(f"hash of the {name}", found == claimed, found)
-    same = run.prior_sha256 == c.provenance.prior_sha256
-    yield Finding("prior is that of the run", same, run.prior_sha256)
-    with safe_open(folder / "posterior.safetensors", "np") as file:
+    """Check that certificate, prior, posterior and run belong together."""
+    yield _equal("predictor", c.predictor, theorem=c.theorem.predictor)
+    found, claimed = _sha256(folder / "prior.safetensors"), c.provenance.prior_sha256
+    yield _equal("hash of the prior", found, certificate=claimed, run=run.prior_sha256)
+    path, own = folder / "posterior.safetensors", _sha256(folder / "run.json")
+    yield _equal("hash of the posterior", _sha256(path), certificate=c.provenance.posterior_sha256)
+    with safe_open(path, "np") as file:
         header = (file.metadata() or {}).get("pacbayes", "")
-    own = _sha256(folder / "run.json")
-    yield Finding("posterior is that of the run", own in header, own)
+    must = {f"the posterior belongs to another run.json than {own}": own in header}
+    yield _finding("hash of run.json", own, must)
 
 
 def _ledger(c: _Claim, settings: _Settings) -> Finding:
-    """Parts within δ, one for the theorem, as much again for each other prior that was tried."""
+    """Check that the parts fit into δ and pay for the theorem, for sampling and for every prior."""
     spent = sum(Fraction(part) for part in c.ledger.values())
-    named = _theorem_part(c) in c.ledger and ("monte-carlo" in c.ledger) == (c.draws is not None)
     scales = settings.prior_scales or (settings.prior_scale,)
     own = {name: part for name, part in c.ledger.items() if not name.startswith("other prior")}
-    others = [
-        c.ledger.get(f"other prior {i}, {name}", 0.0) >= part
-        for i in range(1, len(scales))
-        for name, part in own.items()
-    ]
-    paid = settings.prior_scale in scales and all(others)
-    holds = named and paid and spent <= Fraction(c.delta)
-    detail = f"{float(spent):g} of {c.delta:g} in {len(c.ledger)} parts, {len(scales)} priors"
-    return Finding("δ ledger", holds, detail)
+    others = {f"other prior {i}, {name}": own[name] for i in range(1, len(scales)) for name in own}
+    sampled = ("monte-carlo" in c.ledger) == (c.draws is not None)
+    paid = all(c.ledger.get(name, 0.0) >= part for name, part in others.items())
+    must = {
+        f"the parts add up to {float(spent):g}, more than δ": spent <= Fraction(c.delta),
+        f"the part {c.part!r} is missing": c.part in c.ledger,
+        "'monte-carlo' must be a part if the risk was sampled, and only then": sampled,
+        f"the prior scale must be one of {scales}": settings.prior_scale in scales,
+        f"each of {len(scales)} priors must have the same parts": paid,
+    }
+    detail = f"{float(spent):g} of {c.delta:g} spent, parts: {len(c.ledger)}, priors: {len(scales)}"
+    return _finding("δ ledger", detail, must)
 
 
-def _theorem_part(c: _Claim) -> str:
-    return "pac-bayes" if "pac-bayes" in c.ledger else f"pac-bayes, {c.bound_name}"
-
-
-def _same_data(c: _Claim, run: _Run, x: NDArray[Any], y: NDArray[Any]) -> Finding:
-    hasher = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes())
-    hasher.update(np.ascontiguousarray(y, dtype="<i8").tobytes())
-    found = hasher.hexdigest()
-    holds = found == c.provenance.data_sha256 == run.data.train_sha256
-    return Finding("hash of the data", holds, found)
-
-
-def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[NDArray[Any], Finding]:
-    """The bound set: all examples, or those recorded before the prior learned from the others."""
-    claimed, learned = c.provenance.split_sha256, run.settings.prior_fraction > 0
-    same = run.data.split_sha256 == claimed
+def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[Array, Finding]:
+    """Return the bound set: all examples, or those that the prior did not learn from."""
+    s, claimed, learned = run.settings, c.provenance.split_sha256, run.settings.prior_fraction > 0
+    same = {"certificate and run.json name different splits": run.data.split_sha256 == claimed}
     if claimed is None:
-        detail = f"all {count} examples, a data-free prior"
-        return np.arange(count), Finding("bound set", same and not learned, detail)
+        must = same | {"the prior learned from data, so a split is needed": not learned}
+        return np.arange(count), _finding("bound set", f"all {count} examples", must)
+    words = np.random.SeedSequence(s.seed, spawn_key=(4,)).generate_state(1, np.uint64)
+    order = np.random.default_rng(int(words[0])).permutation(count)
+    drawn = np.sort(order[round(s.prior_fraction * count) :])
     path = folder / "split.safetensors"
     index = _tensors(path).get("bound", np.empty(0))
-    words = np.random.SeedSequence(run.settings.seed, spawn_key=(4,)).generate_state(1, np.uint64)
-    order = np.random.default_rng(int(words[0])).permutation(count)
-    drawn = np.sort(order[round(run.settings.prior_fraction * count) :])
-    holds = _sha256(path) == claimed and same and learned and np.array_equal(index, drawn)
-    detail = f"{len(index)} of {count} examples, drawn by seed; the prior learned from the others"
-    return index if holds else np.arange(0), Finding("bound set", holds, detail)
+    must = same | {
+        "split.safetensors is not the one that was certified": _sha256(path) == claimed,
+        "the prior is data-free, so a split is not allowed": learned,
+        f"split.safetensors is not what seed {s.seed} draws": np.array_equal(index, drawn),
+    }
+    detail = f"{len(drawn)} of {count} examples, drawn by seed; the prior learned from the others"
+    finding = _finding("bound set", detail, must)
+    return drawn if finding.holds else np.arange(0), finding
 
 
-def _covered(run: _Run, prior: Weights, posterior: Weights) -> Finding:
-    """The run's network has these weights and no others, each with a prior of the scale stated."""
-    k = len(run.data.classes)
-    widths = (run.data.features, *run.settings.widths, 1 if k == 2 else k)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for i, (d, e) in enumerate(pairwise(widths)):
-        layer = "layer" if i == len(widths) - 2 else f"body.layers.{i}"
-        shapes |= {f"{layer}.weight": (e, d), f"{layer}.bias": (e,)}
+def _network(run: _Run, prior: Weights, posterior: Weights) -> Finding:
+    """Check that Q has the weights of the run's network and no others, all covered by the prior."""
+    layers = _shapes(run)
     kinds = ("mean", "log_scale") if run.settings.learned_scale else ("mean",)
-    expected_q = {f"{n}.{kind}": s for n, s in shapes.items() for kind in kinds}
-    expected_p = {f"{n}.prior_mean": s for n, s in shapes.items()}
-    expected_p |= {f"{n}.prior_log_scale": () for n in shapes}
-    everything = [*prior.values(), *posterior.values()]
-    scale = np.float32(math.log(run.settings.prior_scale))
-    holds = (
-        {k: v.shape for k, v in posterior.items()} == expected_q
-        and {k: v.shape for k, v in prior.items()} == expected_p
-        and all(v.dtype == np.float32 and np.isfinite(v).all() for v in everything)
-        and all(prior[f"{n}.prior_log_scale"] == scale for n in shapes)
-    )
-    if holds and run.settings.prior_fraction == 0:
-        holds = all(np.abs(prior[f"{n}.prior_mean"]).max() <= _CUT for n in shapes)
+    q = {f"{name}.{kind}": shape for name, shape in layers.items() for kind in kinds}
+    p = {f"{name}.prior_mean": shape for name, shape in layers.items()}
+    p |= {f"{name}.prior_log_scale": () for name in layers}
+    must = {
+        "the posterior does not have the tensors of the run's network": _fits(posterior, q),
+        "the prior does not have the tensors of the run's network": _fits(prior, p),
+    }
+    if all(must.values()):
+        stated = all(_as_stated(name, prior, run.settings) for name in layers)
+        must["the prior's scales or means are not those of the settings"] = stated
     count = sum(v.size for v in posterior.values())
-    return Finding("posterior and prior are the network's", holds, f"{count} numbers in Q")
+    return _finding("weights of the network", f"{count} numbers in Q", must)
+
+
+def _shapes(run: _Run) -> Shapes:
+    """Return the shapes of the network's weights and biases, by name."""
+    k, hidden = len(run.data.classes), run.settings.widths
+    layers = [*(f"body.layers.{i}" for i in range(len(hidden))), "layer"]
+    sizes = pairwise((run.data.features, *hidden, 1 if k == 2 else k))
+    pairs = list(zip(layers, sizes, strict=True))
+    weights: Shapes = {f"{layer}.weight": (e, d) for layer, (d, e) in pairs}
+    return weights | {f"{layer}.bias": (e,) for layer, (_, e) in pairs}
+
+
+def _fits(weights: Weights, expected: Shapes) -> bool:
+    """Return whether the tensors have the expected shapes and consist of finite float32 numbers."""
+    finite = all(w.dtype == np.float32 and np.isfinite(w).all() for w in weights.values())
+    return finite and {name: w.shape for name, w in weights.items()} == expected
+
+
+def _as_stated(name: str, prior: Weights, settings: _Settings) -> bool:
+    """Return whether a prior has the stated scale and, if it is data-free, means within the cut."""
+    scale = np.float32(math.log(settings.prior_scale))
+    same, learned = prior[f"{name}.prior_log_scale"] == scale, settings.prior_fraction > 0
+    return bool(same and (learned or np.abs(prior[f"{name}.prior_mean"]).max() <= _CUT))
 
 
 def _gaussians(prior: Weights, posterior: Weights) -> Iterator[tuple[str, arb, list[list[float]]]]:
-    """Of every tensor of weights its name, ln σ₀, and μ, μ₀ and ln σ of each weight."""
+    """Yield for every tensor of weights its name, ln σ₀, and lists of μ, μ₀ and ln σ."""
     for name in (key.removesuffix(".mean") for key in posterior if key.endswith(".mean")):
         s0, means = prior[f"{name}.prior_log_scale"], posterior[f"{name}.mean"]
         logs = np.broadcast_to(posterior.get(f"{name}.log_scale", s0), means.shape)
@@ -293,7 +461,7 @@ def _gaussians(prior: Weights, posterior: Weights) -> Iterator[tuple[str, arb, l
 
 
 def _kl(c: _Claim, prior: Weights, posterior: Weights) -> tuple[arb, Finding]:
-    r"""½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], enclosed."""
+    """Enclose ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²]."""
     total = arb(0)
     for _, s0, each in _gaussians(prior, posterior):
         shifts = arb(0)
@@ -303,33 +471,11 @@ def _kl(c: _Claim, prior: Weights, posterior: Weights) -> tuple[arb, Finding]:
             total += r.expm1() - r
         total += shifts * (-2 * s0).exp()
     kl = total / 2
-    detail = f"{c.kl:.4f} claimed, {kl.str(12)} enclosed"
-    return kl, Finding("KL(Q|P)", bool(arb(c.kl) >= kl), detail)
-
-
-def _kl_of_coins(q: arb, p: arb) -> arb:
-    value = arb(0)
-    for a, b in ((q, p), (1 - q, 1 - p)):
-        if a != 0:
-            value += a * (a / b).log()
-    return value
-
-
-def _beyond(q: float, p: float, c: arb) -> bool:
-    """Whether p is certainly at or above kl⁻¹(q, c)."""
-    return p >= 1 or (0 <= q <= p and bool(_kl_of_coins(arb(q), arb(p)) >= c))
-
-
-def _inverse(q: float, c: arb) -> float:
-    """A number certainly at or above kl⁻¹(q, c), and hardly above it."""
-    low, high = q, 1.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if _beyond(q, middle, c) else (middle, high)
-    return high
+    return kl, Finding("KL(Q|P)", bool(arb(c.kl) >= kl), f"{c.kl:.4f} claimed, {kl.str(12)}")
 
 
 def _quadrature(c: _Claim, classes: int) -> Finding:
-    """What the trapezoidal rule for P(class wins) may err by, as networks.quadrature proves it."""
+    """Bound the error of the trapezoidal rule for P(class wins), as in networks.quadrature."""
     H, pi, root, best = arb(c.quadrature_step or 1.0), arb.pi(), arb(2).sqrt(), arb(1)
     for i in range(1, 40):
         a = arb(i) / 10
@@ -342,87 +488,53 @@ def _quadrature(c: _Claim, classes: int) -> Finding:
     return Finding("quadrature", holds, f"{c.quadrature_error:.2g} claimed, {best.str(5)} proved")
 
 
-def _monte_carlo(c: _Claim, run: _Run) -> Finding:
-    pairs = c.bound_name == "tandem"
-    risk, upper = min(1.0, c.risk + (1 + pairs) * c.quadrature_error), c.risk_upper
-    inequality = c.monte_carlo
-    detail = f"{risk:.6f} raised to {upper:.6f}"
-    if c.draws is None:
-        summable = run.settings.activation == "sign" or not run.settings.widths
-        holds = summable and risk <= upper and c.samples == 0 and inequality is None
-        return Finding("exact risk", holds, detail)
-    N = c.n * (c.samples // 2 if pairs else c.samples)
-    delta = arb(c.ledger.get("monte-carlo", 1e-300))
-    if inequality == "kl-chernoff":
-        holds = _beyond(risk, upper, (1 / delta).log() / arb(c.draws))
-    else:
-        log, width = (2 / delta).log(), arb(1)
-        if inequality == "empirical-bernstein":
-            width = (2 * arb(c.variance) * log / N).sqrt() + 7 * log / (3 * (N - 1))
-        elif inequality == "stratified-bernstein" and c.within is not None:
-            variance = arb(_inverse(2 * c.within, log / (c.n * (c.samples // 2)))) / 2
-            width = log / N / 3 + ((log / N) ** 2 / 9 + 2 * variance * log / N).sqrt()
-        holds = upper >= 1 or bool(arb(upper) >= arb(risk) + width)
-    holds = holds and risk <= upper and c.draws == N
-    return Finding("Monte-Carlo term", holds, f"{detail} by {inequality}")
+def _exact_risk(c: _Claim, settings: _Settings) -> Finding:
+    risk, upper = c.mean_risk, c.risk_upper
+    summable = settings.activation == "sign" or not settings.widths
+    must = {
+        f"a network with {settings.activation} units has no exact risk": summable,
+        f"risk_upper is {upper:.6f}, below the risk {risk:.6f}": risk <= upper,
+        "samples must be 0 and monte_carlo null": c.samples == 0 and c.monte_carlo is None,
+    }
+    return _finding("exact risk", f"{risk:.6f} raised to {upper:.6f}", must)
 
 
-def _bound(c: _Claim, kl: arb) -> Finding:
-    name, value, risk, n = c.bound_name, c.bound, c.risk_upper, c.n
-    delta = arb(c.ledger.get(_theorem_part(c), 1e-300))
-    kl = 2 * kl if name == "tandem" else kl
-    complexity = (kl + (2 * arb(n).sqrt() / delta).log()) / n
-    if name in ("small-kl", "catoni-c"):  # the latter's minimum over C is the former
-        holds = _beyond(risk, value, complexity)
-    elif name in ("first-order", "tandem"):
-        holds = value >= 1 or _beyond(risk, value / (2 if name == "first-order" else 4), complexity)
-    else:
-        holds = value >= 1 or bool(arb(value) >= _formula(c, arb(risk), kl, complexity, delta))
-    holds = holds and risk <= value
-    return Finding(f"bound ({name})", holds, f"{value:.6f} at δ = {float(delta):g}")
+def _monte_carlo(c: _Claim) -> Finding:
+    risk, upper, name = c.mean_risk, c.risk_upper, c.monte_carlo
+    N = c.n * (c.samples // c.theorem.networks)
+    value = _INEQUALITIES[name](c, risk, N, c.spent("monte-carlo")) if name else arb("inf")
+    holds = c.draws == N and risk <= upper and (upper >= 1 or bool(arb(upper) >= value))
+    need = f"{float(value.upper()):.6f} needed by {name} with {N} draws"
+    return Finding("Monte-Carlo term", holds, f"{risk:.6f} raised to {upper:.6f}, {need}")
 
 
-def _formula(c: _Claim, risk: arb, kl: arb, complexity: arb, delta: arb) -> arb:
-    name, n = c.bound_name, c.n
-    value: arb
-    if name == "mcallester":
-        value = risk + (complexity / 2).sqrt()
-    elif name == "quadratic":
-        value = ((risk + complexity / 2).sqrt() + (complexity / 2).sqrt()) ** 2
-    elif name == "thiemann":
-        lam = 2 / ((2 * risk / complexity + 1).sqrt() + 1)
-        value = (risk + complexity / lam) / (1 - lam / 2)
-    elif name == "catoni":
-        if c.parameters.get("alpha") != _ALPHA or not c.parameters.get("lambda", 0.0) > 1:
-            return arb(1)
-        lam, alpha = arb(c.parameters["lambda"]), arb(_ALPHA)
-        logs = 2 * (2 + lam.log() / alpha.log()).log()
-        t = risk + alpha / lam * (kl - delta.log() + logs)
-        value = (-lam / n * t).expm1() / (-lam / n).expm1()
-    elif name == "unexpected-bernstein":
-        k = max(1, int(np.ceil(np.log2(0.5 * np.sqrt(n / -np.log(float(delta)))))))
-        grid = [arb(2) ** -i for i in range(1, k + 1)]
-        price = (kl + (k / delta).log()) / n
-        values = [risk + ((-(1 - g).log() - g) * risk + price) / g for g in grid]
-        value = min(values, key=lambda v: float(v.upper()))
-    else:
-        return arb(1)
-    return value
+def _bound(c: _Claim, kl: arb, delta: arb) -> Finding:
+    """Check the claimed bound by its theorem's row of the table."""
+    row, risk = c.theorem, c.risk_upper
+    terms = _Terms(arb(risk), row.networks * kl, c.n, delta, c.parameters)
+    value = row.markov * row.value(terms)
+    holds = risk <= c.bound and (c.bound >= 1 or bool(arb(c.bound) >= value))
+    need = f"{float(value.upper()):.6f} needed at δ = {float(delta):g}"
+    return Finding(f"bound ({c.bound_name})", holds, f"{c.bound:.6f} claimed, {need}")
 
 
 def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
-    """A kept network: ln(dQ/dP) at its weights, its errors, and the disintegrated bound."""
+    """Check a drawn network: its weights, ln(dQ/dP), its errors and the disintegrated bound."""
     path = folder / "drawn.safetensors"
-    drawn, found, ratio = _tensors(path), _sha256(path), arb(0)
-    shapes = {k[:-5]: v.shape for k, v in laws[1].items() if k.endswith(".mean")}
-    fits = {k: w.shape for k, w in drawn.items()} == shapes
-    holds = fits and found == c.provenance.drawn_sha256
-    yield Finding("hash of the drawn network", holds, found)
-    if not holds:
+    drawn, found, claimed = _tensors(path), _sha256(path), c.provenance.drawn_sha256
+    shapes: Shapes = {name: w.shape for name, w in drawn.items()}
+    must = {
+        f"{found} found, but the certificate says {claimed}": found == claimed,
+        "the file does not have the tensors of the run's network": shapes == _shapes(run),
+    }
+    finding = _finding("hash of the drawn network", found, must)
+    yield finding
+    if not finding.holds:
         return
     networks, number = (int(c.parameters.get(key, -1)) for key in ("networks", "network"))
     same = 0 <= number < networks <= 1000 and _drawn_by_seed(c, number, drawn, laws)
-    yield Finding("weights are the seed's draw from Q", same, f"network {number} of {networks}")
+    yield Finding("weights drawn by the seed", same, f"network {number} of {networks}")
+    ratio = arb(0)
     for name, s0, each in _gaussians(*laws):
         for w, mean, center, log in zip(drawn[name].ravel().tolist(), *each, strict=True):
             far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
@@ -430,16 +542,14 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
     variances = {name: np.zeros_like(w) for name, w in drawn.items()}
     wrong = int(_wrong(_layers(drawn, variances), run.settings.activation, *data).sum())
-    holds = Fraction(c.risk) >= Fraction(wrong / c.n) and c.risk == c.risk_upper
-    yield Finding(COUNTED, holds, f"{wrong} of {c.n}, {c.risk:.6f} claimed")
-    delta = arb(c.ledger.get("pac-bayes", 1e-300))
-    total = ratio + (2 * arb(c.n).sqrt() * max(1, networks) / delta).log()
-    holds = networks >= 1 and _beyond(c.risk, c.bound, (total if total > 0 else arb(0)) / c.n)
-    yield Finding("bound (disintegrated)", holds, f"{c.bound:.6f}, best of {networks} drawn")
+    holds = c.risk >= wrong / c.n and c.risk == c.risk_upper
+    detail = f"{wrong} of {c.n}, risk {c.risk:.6f} and risk_upper {c.risk_upper:.6f} claimed"
+    yield Finding(_COUNTED, holds, detail)
+    yield _bound(c, ratio, c.spent("pac-bayes") / max(1, networks))
 
 
 def _drawn_by_seed(c: _Claim, number: int, drawn: Weights, laws: Laws) -> bool:
-    """Whether the weights are μ + σz with the numbers z that the recorded seed gives."""
+    """Return whether the weights are μ + σz with the numbers z that the recorded seed gives."""
     sequence = np.random.SeedSequence(c.provenance.certificate_seed, spawn_key=(6,))
     rng = np.random.default_rng(int(sequence.generate_state(1, np.uint64)[0]))
     tensors = sorted(_gaussians(*laws), key=lambda item: item[0])
@@ -450,51 +560,41 @@ def _drawn_by_seed(c: _Claim, number: int, drawn: Weights, laws: Laws) -> bool:
     return all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in pairs)
 
 
-def _layers(means: Weights, variances: Weights) -> list[list[NDArray[Any]]]:
-    """Means of weights and biases, then their variances, layer by layer, the last at the end."""
+def _layers(means: Weights, variances: Weights) -> list[list[Array]]:
+    """Return means, then variances, of weights and biases, layer by layer from the first."""
     names = {name.rpartition(".")[0] for name in means}
     order = sorted(names, key=lambda name: (name == "layer", len(name), name))
     pair = ("weight", "bias")
     return [[t[f"{name}.{part}"] for t in (means, variances) for part in pair] for name in order]
 
 
-def _wrong(
-    layers: list[list[NDArray[Any]]], activation: Activation, x: NDArray[Any], y: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """On which examples a network errs, drawn anew for each; a tie is an error."""
+def _wrong(layers: list[list[Array]], activation: str, x: Array, y: Array) -> Array:
+    """Draw a network for each example and return where it errs; a tie is an error."""
     a, rng = x.astype(float), np.random.default_rng()
     for i, (W, b, S, s) in enumerate(layers):
         z = a @ W.T + b
         z += np.sqrt(a**2 @ S.T + s) * rng.standard_normal(z.shape)
-        if i == len(layers) - 1:
-            break
-        if activation == "sign":
-            a = np.where(z >= 0, 1.0, -1.0)
-        else:
-            a = np.maximum(z, 0) if activation == "relu" else 1 / (1 + np.exp(-z))
-    z = np.hstack([-z, z]) / 2 if z.shape[1] == 1 else z
-    own = np.take_along_axis(z, y[:, None], 1)[:, 0]
-    np.put_along_axis(z, y[:, None], -np.inf, 1)
-    wrong: NDArray[np.bool_] = ~(own - z.max(1) > _CLOSE)
-    return wrong
+        a = z if i == len(layers) - 1 else _ACTIVATIONS[activation](z)
+    scores = np.hstack([-a, a]) / 2 if a.shape[1] == 1 else a
+    own = np.take_along_axis(scores, y[:, None], 1)[:, 0]
+    np.put_along_axis(scores, y[:, None], -np.inf, 1)
+    return np.asarray(~(own - scores.max(1) > _CLOSE))
 
 
-@np.errstate(all="ignore")  # what is not a number is an error in the end
-def _sampled_anew(c: _Claim, activation: Activation, laws: Laws, data: Data, T: int) -> Finding:
-    """The risk of networks drawn anew for every example, which must not be far above the claim."""
+@np.errstate(all="ignore")  # an output that is not a number counts as an error
+def _sampled_again(c: _Claim, activation: str, laws: Laws, data: Data, T: int) -> Finding:
+    """Sample the risk with fresh networks for every example, and compare it with the claim."""
     means, variances = {}, {}
     for name, _, (_, _, logs) in _gaussians(*laws):
         means[name] = laws[1][f"{name}.mean"].astype(float)
         variances[name] = np.exp(2 * np.reshape(logs, means[name].shape))
     layers, (x, y) = _layers(means, variances), data
-    blocks = [slice(i, i + 5000) for i in range(0, len(x), 5000)] * T
     N, total = len(x) * T, 0
-    for b in blocks:
-        wrong = _wrong(layers, activation, x[b], y[b])
-        if c.bound_name == "tandem":  # two networks for each example, that both err
-            wrong = wrong & _wrong(layers, activation, x[b], y[b])
-        total += int(wrong.sum())
+    for block in [slice(i, i + 5000) for i in range(0, len(x), 5000)] * T:
+        networks = range(c.theorem.networks)  # all of them must err
+        wrong = [_wrong(layers, activation, x[block], y[block]) for _ in networks]
+        total += int(np.all(wrong, axis=0).sum())
     mean = total / N
-    lower = 1 - _inverse(1 - mean, arb(1 / _FALSE_ALARM).log() / N)
-    detail = f"{mean:.6f} in {N} fresh draws, claimed at most {c.risk_upper:.6f}"
-    return Finding("risk sampled anew", lower <= c.risk_upper, detail)
+    lower = 1 - float(_inverse(1 - mean, arb(1 / _FALSE_ALARM).log() / N))
+    detail = f"{mean:.6f} in {N} fresh draws, at most {c.risk_upper:.6f} claimed"
+    return Finding(_RESAMPLED, lower <= c.risk_upper, detail)

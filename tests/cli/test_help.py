@@ -67,11 +67,14 @@ def test_the_options_of_train_are_in_sections(run_cli):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("trian", "no command 'trian'; did you mean 'train'?"),
-        ("quux", "no command 'quux'; pacbayes --help lists them"),
-        ("--versoin", "no option --versoin; did you mean --version?"),
-        ("train --epoch 3", "no option --epoch; did you mean --epochs?"),
-        ("train --prior-faction 1", "no option --prior-faction; did you mean --prior-fraction?"),
+        ("trian", "unknown command 'trian'; did you mean 'train'?"),
+        ("quux", "unknown command 'quux'; see pacbayes --help"),
+        ("--versoin", "unknown option --versoin; did you mean --version?"),
+        ("train --epoch 3", "unknown option --epoch; did you mean --epochs?"),
+        (
+            "train --prior-faction 1",
+            "unknown option --prior-faction; did you mean --prior-fraction?",
+        ),
         ("train --out r --activation rleu", "'sign'; did you mean 'relu'?"),
         ("train --out r --activation ReLU", "did you mean 'relu'?"),
         ("train --out r --dataset binary-mnits", "did you mean 'binary-mnist'?"),

@@ -31,7 +31,7 @@ def test_the_engine_is_named_or_its_absence_explained(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
     found = inventory.take_inventory()
     assert found.native is None
-    assert found.why_torch == "it needs AVX2 or AVX-512, and torch says DEFAULT"
+    assert found.why_torch == ("the native engine needs AVX2 or AVX-512; PyTorch reports DEFAULT")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(engine, "__file__", "/nowhere/engine.py")
     assert "not built" in inventory.take_inventory().why_torch
@@ -57,7 +57,7 @@ def test_info_shows_it_all(run_cli, tmp_path, monkeypatch):
     assert (code, err) == (0, "")
     assert f"pacbayes  {__version__}\ntorch     {torch.__version__}\n" in out
     assert "cache     ~/own: empty\n" in out
-    assert "no cluster (pip install 'pacbayes[cluster]')" in out
+    assert "cluster not installed (pip install 'pacbayes[cluster]')" in out
     record = json.loads(run_cli("info", "--json")[1])
     assert record["versions"]["torch"] == torch.__version__
     assert record["threads"] == torch.get_num_threads()

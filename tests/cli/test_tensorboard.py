@@ -69,7 +69,7 @@ def test_another_runs_curves_are_left_alone(run_cli, csv, tmp_path):
     before = sorted((tmp_path / "tb").rglob("*"))
     code, _, err = run_cli(*train, tmp_path / "b" / "run", "--seed", "1")
     assert code == 2
-    assert "holds another run's curves" in err
+    assert "contains the curves of another run" in err
     assert err.count("error") == 1
     assert sorted((tmp_path / "tb").rglob("*")) == before
 
@@ -80,7 +80,7 @@ def test_without_the_package_nothing_is_trained(run_cli, csv, tmp_path, monkeypa
         *("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL, "--tensorboard", "tb")
     )
     assert (code, out) == (2, "")
-    assert err == "error: --tensorboard needs pip install 'pacbayes[tensorboard]'\n"
+    assert err == "error: --tensorboard needs an extra: pip install 'pacbayes[tensorboard]'\n"
     assert not (tmp_path / "run").exists()
 
 

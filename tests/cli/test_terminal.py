@@ -74,7 +74,7 @@ def test_a_terminal_and_a_pipe_get_the_same_facts(on_a_terminal, run_cli, csv, t
     assert re.search(r"epoch +2 .* bound .* s left", err)
     assert re.search(r"epoch 4 of 4, .* s left, bound \S+ % ", ESCAPES.sub("", shown))
     for text, folder in ((shown, tmp_path / "a"), (out, tmp_path / "b")):
-        assert re.search(r"Trained in \S+ s\. Bound \S+ % \(a guide, no certificate yet\)", text)
+        assert re.search(r"Trained in \S+ s\. Bound \S+ % \(a guide, not yet a certificate\)", text)
         assert f"Written to {folder}" in text
         assert f"Next: pacbayes certify {folder}" in text
 
@@ -196,6 +196,6 @@ def test_ctrl_c_ends_in_one_line_and_the_run_resumes(csv, tmp_path, times):
     err = f"\n{line}{err}" if times > 1 else err
     assert process.returncode == 130
     assert out == ""
-    assert err.endswith("\ninterrupted; the same command resumes\n")
+    assert err.endswith("\ninterrupted; run the same command again to resume\n")
     assert "Traceback" not in err
     assert (tmp_path / "a" / "checkpoint.safetensors").exists()

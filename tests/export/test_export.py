@@ -147,7 +147,8 @@ def assert_predicts(run, method, x, noise, answer):
 def test_every_predictor_is_what_its_definition_says(trained, case, method):
     run, rng = trained(case), np.random.default_rng(0)
     network, weights = run.load_network().double(), run.load_drawn()
-    e = explicit.explicit(network, method, features=FEATURES, samples=T, weights=weights)
+    asked = {"features": FEATURES, "samples": T, "weights": weights}
+    e = explicit.explicit(network, Predictor(method), **asked)
     x = rng.normal(size=(50, FEATURES)).astype(np.float32)
     noise = noise_of(e, len(x), rng)
     answer = [a.numpy() for a in e.module(*map(torch.from_numpy, (x, *noise)))]
@@ -305,13 +306,15 @@ def test_a_graph_that_computes_something_else_is_not_written(
 
 def test_bad_requests_are_refused(trained, tmp_path, monkeypatch):
     run = trained("relu")
-    with pytest.raises(ValueError, match=r"ends in .onnx, got p.pt2"):
+    with pytest.raises(ValueError, match=r"must end in .onnx, got p.pt2"):
         export_run(run, Path("p.pt2"), "onnx")
     for body in (Sampled(torch.nn.Identity()), Deterministic(torch.nn.ReLU())):
         with pytest.raises(ValueError, match="only dense networks can be exported"):
-            explicit.explicit(Network(body, GaussianLinear(3, 1)), "vote", features=3)
+            explicit.explicit(Network(body, GaussianLinear(3, 1)), Predictor.VOTE, features=3)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ValueError, match=r"needs onnxruntime: pip install 'pacbayes\[export\]'"):
+    with pytest.raises(
+        ValueError, match=r"needs onnxruntime; install it: pip install 'pacbayes\[export\]'"
+    ):
         export_run(run, tmp_path / "p.onnx", "onnx")
     assert not list(tmp_path.iterdir())
 
@@ -324,7 +327,7 @@ def test_the_command_prints_two_lines_that_run_the_file(run_cli, trained, tmp_pa
     assert (code, err) == (0, "")
     assert "input   x        float32  (batch, 4)" in printed
     assert "output  label    int64    (batch)" in printed
-    assert "Greatest difference from the library, 16 examples: " in printed
+    assert "Largest difference from the library on 16 examples: " in printed
     lines = printed.splitlines()[-2:]
     x = np.random.default_rng(0).normal(size=(9, FEATURES)).astype(np.float32)
     names = {"x": x if format == "onnx" else torch.from_numpy(x)}
@@ -349,9 +352,9 @@ def test_the_command_answers_in_json_and_complains_in_one_line(run_cli, trained,
     assert code == 0
     assert json.loads(printed)["difference"] <= 1e-12
     for arguments, complaint in (
-        (("--format", "onnx", "--out", out), "ends in .onnx"),
+        (("--format", "onnx", "--out", out), "must end in .onnx"),
         (("--format", "pmml", "--out", out), "pmml"),
-        (("--format", "torch", "--out", out, "-T", 0), "--samples must be at least 1"),
+        (("--format", "torch", "--out", out, "-T", 0), "--samples must be between 1"),
         (("--format", "torch", "--out", tmp_path / "no" / "p.pt2"), "no such file"),
     ):
         code, printed, err = run_cli("export", folder, *arguments)

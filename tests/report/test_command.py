@@ -41,7 +41,10 @@ def test_bad_input_is_one_line_and_nothing_written(run_cli, copied, tmp_path):
         ((tmp_path / "empty",), "neither a run folder (it has no run.json) nor a store of runs"),
         ((tmp_path / "missing",), "neither a run folder"),
         ((copied.folder,), "not fully trained"),
-        ((copied.folder, "--out", tmp_path / "no" / "page.html"), "there is no folder"),
+        (
+            (copied.folder, "--out", tmp_path / "no" / "page.html"),
+            "does not exist; create it first",
+        ),
         ((copied.folder, "--out", tmp_path / "page.pdf"), "must be an .html file, got 'page.pdf'"),
     ):
         code, out, err = run_cli(*arguments)

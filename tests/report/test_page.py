@@ -164,7 +164,7 @@ def test_a_failed_verification_is_shown(copied, read):
     path = copied.folder / "certificate.json"
     path.write_text(path.read_text().replace('"n": 120', '"n": 12000'))
     text = read(run_page(collect(copied))).all("main")[0]["text"]
-    assert "does NOT hold. Failed: n is its size" in text
+    assert "does NOT hold. Failed: size of the bound set" in text
     assert text.count("checks passed") == 2
 
 

@@ -134,7 +134,7 @@ def test_another_split_is_refused_and_noticed(run):
         opened.bound_set(data)
     names = [f.name for f in verify(opened.folder / "certificate.json") if not f.holds]
     assert "bound set" in names
-    assert "n is its size" in names
+    assert "size of the bound set" in names
 
 
 def test_an_example_counted_twice_is_noticed(run):

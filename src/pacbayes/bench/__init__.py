@@ -1,4 +1,4 @@
-"""How fast a step is: the engine, the torch path, naive eager torch and the limit, side by side."""
+"""Compare the speed of a training step: native engine, this library's PyTorch, plain PyTorch."""
 
 from pacbayes.bench.measurements import Case, Measurements, measure
 from pacbayes.bench.tables import report

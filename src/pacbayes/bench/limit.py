@@ -1,4 +1,4 @@
-"""What a step cannot beat by multiplying: its matrix products at the best rate of this machine."""
+"""The speed limit of a step: its matrix products at the best rate of this machine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["bare_products", "multiply_adds", "products", "sgemm_rate"]
 def products(
     widths: tuple[int, ...], activation: Activation, T: int, B: int, *, gradient: bool = True
 ) -> Iterator[tuple[int, int, int]]:
-    """Shapes (m, k, n) of the products of a step at unit variance, d₀–d₁–…–1 and B examples.
+    """Yield the shapes (m, k, n) of a step's products at unit variance, for B examples.
 
     The first layer is computed once per example, the others for each of T samples. The gradient of
-    the weights costs as much again; that of the activations too, above the first layer, where there
-    is a path (signs have scores instead). Zeros of the input count like any number.
+    the weights costs the same again. So does the gradient of the activations above the first layer,
+    except for sign units, which use scores instead. Zeros in the input are counted as well.
     """
     for layer, (d, e) in enumerate(pairwise(widths)):
         rows = B * T if layer else B
@@ -32,11 +32,12 @@ def products(
 
 
 def multiply_adds(shapes: Iterable[tuple[int, int, int]]) -> int:
+    """Return the number of multiply-adds of all products."""
     return sum(m * k * n for m, k, n in shapes)
 
 
 def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], None]:
-    """A step that only multiplies: torch at the step's own shapes, which are none of its best."""
+    """Return a step that only multiplies: PyTorch at the step's shapes, which are not its best."""
     made = [(torch.rand(m, k), torch.rand(k, n), torch.empty(m, n)) for m, k, n in shapes]
 
     def step(i: int) -> None:
@@ -47,7 +48,7 @@ def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], Non
 
 
 def sgemm_rate(seconds: float = 0.3) -> float:
-    """Multiply-adds a second of 512×512 products, the fastest of those made in the given time."""
+    """Return multiply-adds per second of the fastest 512×512 product in the given time."""
     a, b, out = (torch.rand(512, 512) for _ in range(3))
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:

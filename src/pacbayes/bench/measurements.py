@@ -1,4 +1,4 @@
-"""Contenders take turns in one run, so that a noisy machine disturbs all alike."""
+"""Measure several implementations in turns, so that noise on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNITS: tuple[Activation, ...] = ("relu", "sigmoid", "sign")
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of step: the paper's (unit variance, marginalised REINFORCE for signs)."""
+    """A kind of step, with the paper's unit variance and marginalised REINFORCE for sign units."""
 
     activation: Activation
     T: int
@@ -39,7 +39,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Times of one contender over those of another: median and quartiles over the turns."""
+    """The time of one implementation divided by another's: median and quartiles over the turns."""
 
     case: Case
     name: str
@@ -50,7 +50,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the engine's step grows with one size: time over that of the first case, and memory."""
+    """The cost of a step in a larger case: time divided by that of the first case, and memory."""
 
     case: Case
     time: float
@@ -67,7 +67,7 @@ class Measurements:
 
 
 def measure(*, quick: bool) -> Measurements:
-    """All of it, some minutes; or, quickly, one kind of step for each unit."""
+    """Measure everything, which takes minutes, or quickly one kind of step for each activation."""
     if quick:
         return Measurements(list(steps([Case(u, 10) for u in UNITS], 3, 0.02)), [], [])
     cases = [Case(u, T) for u in UNITS for T in (1, 10, 100)]
@@ -77,7 +77,7 @@ def measure(*, quick: bool) -> Measurements:
 
 
 def examples(count: int, features: int) -> tuple[Tensor, Tensor]:
-    """Bundled digits enlarged to images with as many zeros as MNIST's, 81 %."""
+    """Return bundled digits, enlarged to images with 81 % zeros like MNIST."""
     from sklearn.datasets import load_digits
 
     x = torch.from_numpy(load_digits().images).float()[torch.arange(count) % 1797] / 16
@@ -94,7 +94,7 @@ def examples(count: int, features: int) -> tuple[Tensor, Tensor]:
 
 
 def contenders(case: Case, names: list[str]) -> dict[str, Step]:
-    """Steps by name: native, torch, naive. Each is given its number."""
+    """Return steps by name (native, torch, naive); a step takes its number."""
     torch.manual_seed(0)
     x, y = examples(10 * case.batch, case.widths[0])
     return {
@@ -127,7 +127,7 @@ def _batch(case: Case, i: int) -> Tensor:
 
 
 def turns(steps: dict[str, Step], rounds: int, seconds: float) -> Iterator[dict[str, float]]:
-    """Each contender in turn steps for a while; its time per step, round by round."""
+    """Run the implementations in turns and yield their times per step, round by round."""
     counts = {}
     for name, step in steps.items():
         step(0)
@@ -137,7 +137,7 @@ def turns(steps: dict[str, Step], rounds: int, seconds: float) -> Iterator[dict[
     for _ in range(rounds):
         found = {}
         for name, step in steps.items():
-            step(0)  # the caches are its own again
+            step(0)  # fill the caches again
             start = time.perf_counter()
             for i in range(counts[name]):
                 step(i)
@@ -146,7 +146,7 @@ def turns(steps: dict[str, Step], rounds: int, seconds: float) -> Iterator[dict[
 
 
 def steps(cases: list[Case], rounds: int, seconds: float) -> Iterator[Ratio]:
-    """Training steps: native and torch over naive; native and its products alone over the limit."""
+    """Measure training steps: native and torch ÷ naive, native and its products alone ÷ limit."""
     names = (["native"] if available() else []) + ["torch", "naive"]
     for case in cases:
         found, rates = [], [sgemm_rate()]
@@ -163,7 +163,7 @@ def steps(cases: list[Case], rounds: int, seconds: float) -> Iterator[Ratio]:
 
 
 def evaluations(cases: list[Case], rounds: int) -> Iterator[Ratio]:
-    """The loss of the batch, without a gradient: native over the limit."""
+    """Measure the loss of a batch without a gradient: native ÷ limit."""
     for case in cases if available() else []:
         x, y = examples(case.batch, case.widths[0])
         settings = Settings.of("paper", case.activation, widths=case.widths[1:-1])
@@ -180,7 +180,7 @@ def evaluations(cases: list[Case], rounds: int) -> Iterator[Ratio]:
 
 
 def growth(base: Case, rounds: int, seconds: float) -> Iterator[Growth]:
-    """The engine's step, the base case first, then with T, batch, width and depth changed."""
+    """Measure a step in the base case, then with another T, batch size, width or depth."""
     name = "native" if available() else "torch"
     first, *inner, last = base.widths
     changed = [
@@ -200,5 +200,6 @@ def growth(base: Case, rounds: int, seconds: float) -> Iterator[Growth]:
 
 
 def ratio(case: Case, name: str, values: list[float]) -> Ratio:
+    """Summarise ratios by their median and quartiles."""
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
     return Ratio(case, name, middle, low, high)

@@ -1,4 +1,4 @@
-"""Peak memory of a step, measured in a process of its own (Linux)."""
+"""Measure the peak memory of a step, in a separate process (Linux)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pacbayes.bench.memory import forget_peak, resident
 activation, T, batch, widths, engine = sys.argv[1:]
 case = Case(activation, int(T), int(batch), tuple(map(int, widths.split(","))))
 small = Case(activation, 1, 2, (784, 8, 1))
-library_step(small, engine, *examples(20, 784))(0)  # what torch and the library load once
+library_step(small, engine, *examples(20, 784))(0)  # PyTorch and the library load things once
 x, y = (t.clone() for t in examples(10 * case.batch, case.widths[0]))
 forget_peak()
 before = resident("VmRSS")
@@ -28,12 +28,12 @@ print(resident("VmHWM") - before)
 
 
 def forget_peak() -> None:
-    """Let VmHWM start again from what is resident now."""
+    """Reset VmHWM to the memory that is resident now."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def resident(field: str) -> float:
-    """VmRSS or VmHWM of this process, in megabytes."""
+    """Return VmRSS or VmHWM of this process, in megabytes."""
     line = next(s for s in _STATUS.read_text().splitlines() if s.startswith(field))
     return int(line.split()[1]) / 1024
 
@@ -41,8 +41,8 @@ def resident(field: str) -> float:
 def peak_megabytes(
     activation: str, T: int, batch: int, widths: tuple[int, ...], engine: str
 ) -> float | None:
-    """What three steps take at their peak beside the data: network, Adam and scratch space."""
+    """Return the peak memory of three steps without the data: network, Adam, scratch space."""
     given = [activation, str(T), str(batch), ",".join(map(str, widths)), engine]
     command = [sys.executable, "-c", _PROGRAM, *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return None if done.returncode else float(done.stdout)  # there is no /proc but on Linux
+    return None if done.returncode else float(done.stdout)  # only Linux has /proc

@@ -1,6 +1,6 @@
-"""The same step as one would write it first: eager torch, autograd, `torch.optim.Adam`.
+"""The same step in plain PyTorch: eager mode, autograd and `torch.optim.Adam`.
 
-Nothing of the library's is used, so this is also a second opinion on its mathematics.
+It uses nothing of this library, so it is also an independent check of the mathematics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["NaiveNetwork"]
 
 
 class NaiveNetwork(nn.Module):
-    """A partially aggregated network of unit variance; signs by marginalised REINFORCE."""
+    """A partially aggregated network with unit variance; sign units use marginalised REINFORCE."""
 
     def __init__(self, widths: tuple[int, ...], activation: Activation) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class NaiveNetwork(nn.Module):
         self.prior = [p.detach().clone() for p in self.parameters()]
 
     def objective(self, x: Tensor, y: Tensor, T: int, lam: float) -> Tensor:
-        """Linear loss plus KL/λ; its gradient is right, its value is not where scores are added."""
+        """Return linear loss plus KL/λ; with sign units only its gradient is meaningful."""
         a, log_prob = x.unsqueeze(0), torch.zeros(())
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             mean, deviation = moments(a, weight, bias)
@@ -50,4 +50,5 @@ class NaiveNetwork(nn.Module):
 
 
 def moments(a: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of the pre-activations."""
     return linear(a, weight, bias), (a.square().sum(-1, keepdim=True) + 1).sqrt()

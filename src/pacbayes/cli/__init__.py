@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. Torch is imported only by the commands that need it."""
+"""The command line: parse, call, print. Only the commands that need PyTorch import it."""
 
 from __future__ import annotations
 
@@ -58,19 +58,23 @@ for heading, commands in {
     for command in commands:
         app.command(cls=Command, rich_help_panel=heading)(command)
 
-_INTERRUPTED = 130  # what typer makes of Ctrl-C
-_NOBODY_READS = 141  # what a shell says of a program whose reader has left, as head does
+_INTERRUPTED = 130  # exit code after Ctrl-C
+_NOBODY_READS = 141  # exit code after a broken pipe, as in `pacbayes … | head`
 _BAD_INPUT = (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError)
 
 
 def main() -> None:
-    """Run the command line: exit code 0, 2 for bad input, 130 when interrupted."""
+    """Run the command line; exit with 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
     code = _run()
     if code == _INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end in a traceback
-        hint = "; the same command resumes" if sys.argv[1:2] in (["train"], ["reproduce"]) else ""
+        hint = (
+            "; run the same command again to resume"
+            if sys.argv[1:2] in (["train"], ["reproduce"])
+            else ""
+        )
         print(f"\ninterrupted{hint}", file=sys.stderr)
-    if code == _NOBODY_READS:  # Python would complain of what is left to write
+    if code == _NOBODY_READS:  # else Python would complain that output cannot be written
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.exit(code)
@@ -84,7 +88,7 @@ def _run() -> int | None:
         sys.stdout.flush()
     except BrokenPipeError:
         return _NOBODY_READS
-    except SystemExit as ended:  # typer's own end of a broken pipe would say that a check failed
+    except SystemExit as ended:  # typer's exit code after a broken pipe would mean a failed check
         if isinstance(ended.__context__, BrokenPipeError):
             return _NOBODY_READS
         raise

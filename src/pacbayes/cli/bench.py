@@ -1,4 +1,4 @@
-"""Measure the speed of training on this machine."""
+"""Measure how fast this machine trains."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from typing import Annotated
 
 import typer
 
-from pacbayes.cli.options import (
-    AsJson,
-    set_threads,
-)
+from pacbayes.cli.options import AsJson, check_folder_of, set_threads
 
 __all__ = ["bench"]
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="A few cases, a few turns.")] = False,
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="For every contender.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Markdown file.  [default: print]")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure fewer cases, fewer times.")
+    ] = False,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads to use.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Markdown file to write.  [default: print]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how fast this machine makes training steps.
+    """Measure how fast this machine trains.
 
-    The engine, the torch path, naive torch and the machine's limit, in turns.
+    Times one training step with the native engine, with this library's PyTorch code and with plain
+    PyTorch, in turns, and compares them with the speed limit of matrix products.
 
     pacbayes bench --quick
 
     pacbayes bench --threads 2 --out speed.md
     """
-    if out is not None and not out.parent.is_dir():  # minutes later would be a pity
-        raise ValueError(f"there is no folder {out.parent} for {out.name}")
+    check_folder_of(out)
     set_threads(threads)
     from pacbayes import bench as benchmarks
     from pacbayes.cli import console
     from pacbayes.files import write_atomically
 
-    with console.waiting("measuring; other work on this machine spoils it"):
+    with console.waiting("measuring; leave this machine idle for accurate results"):
         found = benchmarks.measure(quick=quick)
     if as_json:
         print(json.dumps(asdict(found)))

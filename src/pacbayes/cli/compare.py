@@ -1,4 +1,4 @@
-"""Draw the bounds side by side."""
+"""Plot the bounds side by side."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["compare"]
 
 
 def compare(
-    out: Annotated[Path, typer.Option(help="Image file: .png, .svg or .pdf.")],
-    n: Annotated[int, typer.Option(help="Examples the risk is measured on.")] = 60_000,
-    delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
+    out: Annotated[Path, typer.Option(help="Image file to write: .png, .svg or .pdf.")],
+    n: Annotated[int, typer.Option(help="Number of examples in the bound set.")] = 60_000,
+    delta: Annotated[float, typer.Option(help="Failure probability of the bounds.")] = 0.05,
 ) -> None:
-    """Draw the bounds beside each other, over risk and KL.
+    """Plot the bounds side by side, over risk and KL.
 
     pacbayes compare --n 60000 --out bounds.png
 

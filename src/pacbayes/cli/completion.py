@@ -1,4 +1,4 @@
-"""What the shell offers at the tab key, beside names that typer knows already."""
+"""Shell completion of data sets, columns and run folders."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 __all__ = ["columns", "datasets", "runs"]
 
-_DEPTH = 3  # folders below the one that is written so far
-_MOST = 2000  # folders looked into: the shell waits
+_DEPTH = 3  # levels of folders to search
+_MOST = 2000  # folders to look into, because the shell waits
 
 
 def datasets(incomplete: str) -> list[str]:
-    """Names of data sets; the shell itself offers files where none fits."""
+    """Return names of data sets; if none fits, the shell itself offers files."""
     from pacbayes.data import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def columns(incomplete: str) -> list[str]:
-    """The last of several columns, separated by commas."""
+    """Complete the last of several columns, separated by commas."""
     from pacbayes.experiments.columns import COLUMNS
 
     before, comma, last = incomplete.rpartition(",")
@@ -28,7 +28,7 @@ def columns(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """Run folders whose path begins like this."""
+    """Return run folders whose path begins with the text."""
     start = Path(os.path.expanduser(incomplete + "_")).parent
     shown = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
     found = (shown + str(path.relative_to(start)) for path in _run_folders(start))
@@ -36,7 +36,7 @@ def runs(incomplete: str) -> list[str]:
 
 
 def _run_folders(start: Path) -> Iterator[Path]:
-    """Nearest first, leaving out what is hidden."""
+    """Yield run folders, nearest first, without hidden ones."""
     level = [start]
     looked = 0
     for _ in range(_DEPTH):

@@ -1,4 +1,4 @@
-"""How things look on a terminal, and as plain lines where there is none."""
+"""Print results, on a terminal or as plain lines."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ __all__ = [
     "waiting",
 ]
 
-_LOOSE = 0.5  # a bound that a coin would meet
+_LOOSE = 0.5  # the error of guessing between two classes
 
 
 def shout(message: str) -> None:
-    """A warning nobody can miss, on standard error."""
+    """Print a warning that nobody can miss on standard error."""
     bar = "!" * 78
     print(f"{bar}\n{message}\n{bar}", file=sys.stderr, flush=True)
 
 
 def waiting(message: str) -> AbstractContextManager[object]:
-    """A moving sign of life on a terminal, nothing elsewhere."""
+    """Return a context that shows a spinner on a terminal and nothing elsewhere."""
     return Console(stderr=True).status(message)
 
 
 def duration(seconds: float) -> str:
-    """A time that somebody waits for.
+    """Format a duration.
 
     >>> duration(0.314), duration(12.3), duration(185), duration(7800)
     ('0.3 s', '12 s', '3 min 5 s', '2 h 10 min')
@@ -62,43 +62,51 @@ def duration(seconds: float) -> str:
 
 
 def remark(text: str) -> None:
-    """What is not a result (how long it took, what to do next) goes to standard error."""
+    """Print a remark (how long it took, what to do next) on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def command(*words: object) -> str:
-    """A command to copy into a shell."""
+    """Return a command to copy into a shell."""
     return shlex.join(["pacbayes", *map(str, words)])
 
 
 def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
-    """What training has reached, where it lies and what comes next."""
-    from pacbayes.training.loop import learned_nothing
-
+    """Print the result of training, its folder and the next command."""
     e, of = best.best, ""
-    if learned_nothing(e.risk, len(best.record.data.classes)):
-        print(f"The network has learned nothing: {best.record.data.n} examples may be too")
-        if best.settings.widths:
-            print("few for its size. Try fewer units (--widths 30) or none (--widths none).")
-        else:
-            print(f"few, or {best.settings.epochs} epochs. Try more (--epochs).")
-    elif e.bound > _LOOSE:
-        fewer = "Fewer weights (--widths none)" if best.settings.widths else "More epochs"
-        print(f"The bound is loose. {fewer}, or a prior that learns from a part")
-        print("of the examples (--prior-fraction 0.5), may give a tighter one.")
+    if advice := _advice(best):
+        print(advice)
     if len(runs) > 1:
         of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
     print(
-        f"{took}.{of} Bound {percent_up(e.bound)} (a guide, no certificate "
-        f"yet), risk {percent(e.risk)}, KL {nats(e.kl)}, in epoch {e.epoch} of "
-        f"{best.settings.epochs}."
+        f"{took}.{of} Bound {percent_up(e.bound)} (a guide, not yet a certificate), "
+        f"risk {percent(e.risk)}, KL {nats(e.kl)}, in epoch {e.epoch} of {best.settings.epochs}."
     )
     print(f"Written to {best.folder}")
     print(f"Next: {command('certify', best.folder)}")
 
 
+def _advice(run: Run) -> str | None:
+    """Return what to try next if nothing was learned or the bound is loose."""
+    from pacbayes.training.loop import learned_nothing
+
+    e, hidden, epochs = run.best, run.settings.widths, run.settings.epochs
+    if learned_nothing(e.risk, len(run.record.data.classes)):
+        few = f"The network has learned nothing: {run.record.data.n} examples may be too few"
+        if hidden:
+            return f"{few}\nfor its size. Try fewer units (--widths 30) or none (--widths none)."
+        return f"{few},\nor {epochs} epochs too short. Try more epochs (--epochs)."
+    if e.bound > _LOOSE:
+        fewer = "fewer weights (--widths none)" if hidden else "more epochs (--epochs)"
+        return (
+            f"The bound is loose. To tighten it, try {fewer}\n"
+            "or a prior that learns from a part of the examples (--prior-fraction 0.5)."
+        )
+    return None
+
+
 def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
-    """The certificate in words, its numbers, and the paper's beside them where comparable."""
+    """Print the certificate in words and numbers, beside the paper's where comparable."""
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
     c = certificate
     console.print(f"\nCertificate: at most {percent_up(c.bound)} error", style="bold", end="")
@@ -128,17 +136,8 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
 
 
 def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:
-    """Predicted labels as CSV lines or JSON; which predictor made them goes beside them."""
-    if as_json:
-        text = json.dumps(asdict(prediction)) + "\n"
-    else:
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        votes = prediction.votes
-        writer.writerow(["label", "vote"] if votes else ["label"])
-        for i, label in enumerate(prediction.labels):
-            writer.writerow([label, f"{votes[i]:.6f}"] if votes else [label])
-        text = buffer.getvalue()
+    """Print or write predicted labels as CSV or JSON; name their predictor on standard error."""
+    text = json.dumps(asdict(prediction)) + "\n" if as_json else _as_csv(prediction)
     if out is None:
         sys.stdout.write(text)
     else:
@@ -153,3 +152,12 @@ def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) 
         remark(f"error on the labels given: {percent(prediction.error)}")
     if out is not None:
         remark(f"written to {out}")
+
+
+def _as_csv(prediction: Prediction) -> str:
+    buffer, votes = io.StringIO(), prediction.votes
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["label", "vote"] if votes else ["label"])
+    for i, label in enumerate(prediction.labels):
+        writer.writerow([label, f"{votes[i]:.6f}"] if votes else [label])
+    return buffer.getvalue()

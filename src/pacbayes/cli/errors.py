@@ -1,4 +1,4 @@
-"""Errors as one line: what was wrong with which value, and what may have been meant."""
+"""Errors as one line: what is wrong, with the value, and the likely fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["one_line"]
 
 
 def one_line(error: Exception) -> str:
-    """The message of any error that bad input can raise."""
+    """Return the message of any error that bad input can raise."""
     if isinstance(error, typer.TyperException):
         return _of_parsing(error)
     if isinstance(error, OSError) and error.strerror:
@@ -21,7 +21,7 @@ def one_line(error: Exception) -> str:
     details = getattr(error, "errors", None)
     if not callable(details):
         return str(error)
-    first = details()[0]  # pydantic's errors run to paragraphs otherwise
+    first = details()[0]  # the first is enough; pydantic lists all of them
     where = ".".join(map(str, first["loc"])).replace("_", "-")
     where = "lambda" if where == "lam" else where
     what = first["msg"].removeprefix("Value error, ")
@@ -32,7 +32,7 @@ def _of_parsing(error: typer.TyperException) -> str:
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     if (name := getattr(error, "option_name", None)) and hasattr(error, "possibilities"):
         near = sorted(error.possibilities or [], key=lambda option: not option.startswith(name))
-        return f"no option {name}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"unknown option {name}" + (f"; did you mean {near[0]}?" if near else "")
     if " is not one of " in message:
         wrong, *choices = re.findall(r"'([^']*)'", message.partition(": ")[2])
         return message.rstrip(".") + did_you_mean(wrong, choices)

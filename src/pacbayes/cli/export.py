@@ -1,4 +1,4 @@
-"""A trained run's predictors for those who do not have this library."""
+"""Export a trained run's predictors as files that run without this library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacbayes.choices import Format, Method
+from pacbayes.choices import Format, Predictor
 from pacbayes.cli.options import AsJson, RunFolder, check_samples
 
 if TYPE_CHECKING:
@@ -21,22 +21,22 @@ __all__ = ["export"]
 
 def export(
     run: RunFolder,
-    format: Annotated[Format, typer.Option(help="onnx, or a torch.export program.")],
-    out: Annotated[Path, typer.Option(help="File: .onnx, or .pt2 of torch.")],
+    format: Annotated[Format, typer.Option(help="ONNX, or a torch.export program.")],
+    out: Annotated[Path, typer.Option(help="File to write: .onnx, or .pt2 for torch.")],
     method: Annotated[
-        Method,
+        Predictor,
         typer.Option(
-            help="randomised: fresh weights each time; vote: majority over T draws; drawn: the "
-            "network that disintegrated certified."
+            help="randomised: fresh weights every time; vote: majority over T draws; drawn: the "
+            "network kept by certify --bound disintegrated."
         ),
-    ] = "randomised",
-    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
+    ] = Predictor.RANDOMISED,
+    samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote, T.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Write a predictor as a file that runs without this library.
 
-    Its noise is an input of the graph. Before the file is put in place it is run on some of the
-    run's examples and compared with the library.
+    Noise is an input of the file's graph. Before the file is written, the graph is run on a few of
+    the run's examples and compared with the library.
 
     pacbayes export runs/mine --format onnx --out mine.onnx
 
@@ -59,8 +59,8 @@ def _show(e: Export) -> None:
         for port in ports:
             print(f"  {kind:6}  {_shape(port)}  {port.meaning}")
     print("  labels  " + ", ".join(f"{i}: {name}" for i, name in enumerate(e.classes)))
-    print(f"Greatest difference from the library, {e.examples} examples: {e.difference:.1e}")
-    print(f"Certificate: {e.certificate}\n\n{e.code}")
+    print(f"Largest difference from the library on {e.examples} examples: {e.difference:.1e}")
+    print(f"The predictor is {e.certificate}\n\n{e.code}")
 
 
 def _shape(port: Port) -> str:

@@ -1,4 +1,4 @@
-"""Help in sections, with examples that stay in one piece; the same without a terminal."""
+"""Help pages with sections and examples that are never wrapped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "Group"]
 
-_EXAMPLE = "pacbayes "  # how a line of a docstring begins that can be copied
+_EXAMPLE = "pacbayes "  # the start of an example in a docstring
 
 
 class Command(TyperCommand):
-    """A command whose options are listed under their `rich_help_panel`, without rich."""
+    """A command that lists its options under their `rich_help_panel`, without rich."""
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
@@ -31,7 +31,7 @@ class Command(TyperCommand):
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is None:
                 continue
-            if parameter.param_type_name == "argument":  # a list of choices may be long
+            if parameter.param_type_name == "argument":  # without its choices, which may be long
                 sections["Arguments"].append((record[0].partition(" ")[0], record[1]))
             else:
                 name = getattr(parameter, "rich_help_panel", None) or "Options"
@@ -40,7 +40,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The commands under their `rich_help_panel`, in the order a user needs them."""
+    """The list of commands under their `rich_help_panel`, in the order of use."""
 
     def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
         _write_help(self, formatter, "Start")
@@ -64,13 +64,13 @@ class Group(TyperGroup):
     ) -> tuple[str | None, AnyCommand | None, list[str]]:
         name = args[0]
         if name not in self.commands and not name.startswith("-"):
-            hint = did_you_mean(name, self.commands) or "; pacbayes --help lists them"
-            ctx.fail(f"no command {name!r}{hint}")
+            hint = did_you_mean(name, self.commands) or "; see pacbayes --help"
+            ctx.fail(f"unknown command {name!r}{hint}")
         return super().resolve_command(ctx, args)
 
 
 def _write_help(command: TyperCommand | TyperGroup, formatter: HelpFormatter, title: str) -> None:
-    """A docstring: its paragraphs wrapped, its examples together and as they are."""
+    """Write a docstring: paragraphs are wrapped, examples stay as they are."""
     paragraphs = (command.help or "").strip().split("\n\n")
     formatter.write_paragraph()
     with formatter.indentation():

@@ -1,4 +1,4 @@
-"""What there is on this machine."""
+"""Show versions, the engine, cached data and extras."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _lines(found: Inventory) -> dict[str, str]:
     return {
         **found.versions,
         "platform": found.platform,
-        "engine": f"native, {found.native}" if found.native else f"torch ({found.why_torch})",
-        "cores": f"{cores}, {threads} of torch",
+        "engine": f"native, {found.native}" if found.native else f"PyTorch ({found.why_torch})",
+        "cores": f"{cores}, {threads} used by PyTorch",
         "cache": f"{_with_tilde(found.cache)}: {', '.join(cached) or 'empty'}",
         "extras": ", ".join(
-            name if there else f"no {name} (pip install 'pacbayes[{name}]')"
-            for name, there in found.extras.items()
+            name if installed else f"{name} not installed (pip install 'pacbayes[{name}]')"
+            for name, installed in found.extras.items()
         ),
     }
 

@@ -1,4 +1,4 @@
-"""What there is on this machine: versions, the engine, cores, cached data, extras."""
+"""Take stock of this machine: versions, the engine, cores, cached data, extras."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Inventory:
-    """What results and speed depend on.
+    """Everything that results and speed depend on.
 
     Attributes:
-        native: the engine's instruction set, as avx512; None where torch serves alone.
-        why_torch: the reason, where it does.
-        cached: bytes of each data set in the cache.
-        extras: whether what an optional extra needs is installed.
+        native: the engine's instruction set, such as avx512; None without a native engine.
+        why_torch: why PyTorch is used instead of the native engine, if it is.
+        cached: size of each data set in the cache, in bytes.
+        extras: whether the packages of each optional extra are installed.
     """
 
     versions: dict[str, str]
@@ -48,7 +48,7 @@ class Inventory:
 
 
 def take_inventory() -> Inventory:
-    """Look around; nothing is changed."""
+    """Collect the facts; nothing is changed."""
     library = native_library.library()
     native = None if library is None else Path(library._name).stem.removeprefix("libengine-")
     return Inventory(
@@ -72,14 +72,14 @@ def take_inventory() -> Inventory:
 def _why_torch() -> str:
     capability = torch.backends.cpu.get_cpu_capability()
     if capability not in ("AVX2", "AVX512"):
-        return f"it needs AVX2 or AVX-512, and torch says {capability}"
+        return f"the native engine needs AVX2 or AVX-512; PyTorch reports {capability}"
     if not list(Path(native_library.__file__).parent.glob("libengine-*.so")):
-        return "it was not built, for want of a C compiler when pacbayes was installed"
-    return "its build is not for this system"
+        return "the native engine was not built; without a compiler, PyTorch is used"
+    return "the native engine was built for another system"
 
 
 def _cores() -> int:
-    """Those this process may use, which in a container are fewer than there are."""
+    """Return the number of cores this process may use; a container may have fewer."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

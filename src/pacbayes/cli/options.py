@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their texts are read."""
+"""Options that several commands share, and their parsing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "Quiet",
     "RunFolder",
     "Threads",
+    "check_folder_of",
     "check_samples",
     "numbers",
     "set_threads",
@@ -23,35 +24,43 @@ __all__ = [
 RunFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN", help="A run folder made by train.", autocompletion=completion.runs
+        metavar="RUN", help="A run folder written by train.", autocompletion=completion.runs
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what came of it.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Threads of torch.  [default: all cores]")
+    int | None, typer.Option(min=1, max=1024, help="Threads for PyTorch.  [default: all cores]")
 ]
 
 
 def widths_of(text: str) -> tuple[int, ...]:
+    """Parse the widths of the hidden layers."""
     if text == "none":
         return ()
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise ValueError(f"--widths must look like 100,100,100 or none, got {text!r}") from None
+        raise ValueError(f"--widths must look like 100,100,100 or be none, got {text!r}") from None
 
 
 def numbers(name: str, text: str) -> list[float]:
+    """Parse numbers separated by commas, the value of the option `name`."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"--{name} must be numbers, as 0,0.5,1, got {text!r}") from None
+        raise ValueError(f"--{name} must be numbers such as 0,0.5,1, got {text!r}") from None
+
+
+def check_folder_of(out: Path | None) -> None:
+    """Refuse an output file whose folder is missing, before minutes of work."""
+    if out is not None and not out.parent.is_dir():
+        raise ValueError(f"--out {out}: the folder {out.parent} does not exist; create it first")
 
 
 def check_samples(samples: int) -> None:
     if not 1 <= samples <= 100_000:
-        raise ValueError(f"--samples must be at least 1 and at most 100000, got {samples}")
+        raise ValueError(f"--samples must be between 1 and 100000, got {samples}")
 
 
 def set_threads(threads: int | None) -> None:

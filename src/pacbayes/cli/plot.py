@@ -1,27 +1,22 @@
-"""Draw a training run."""
+"""Plot a training run."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pacbayes.cli.options import (
-    RunFolder,
-)
-
-if TYPE_CHECKING:
-    pass
+from pacbayes.cli.options import RunFolder
 
 __all__ = ["plot"]
 
 
 def plot(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(help="Image file: .png, .svg or .pdf.")],
+    out: Annotated[Path, typer.Option(help="Image file to write: .png, .svg or .pdf.")],
 ) -> None:
-    """Draw a run's bound, risk and KL over its epochs.
+    """Plot a run's bound, risk and KL over its epochs.
 
     pacbayes plot runs/mine --out picture.png
 

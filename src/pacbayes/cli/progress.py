@@ -1,4 +1,4 @@
-"""Following a run: a bar on a terminal, plain lines elsewhere, the same facts on both."""
+"""Show progress: a bar on a terminal, plain lines elsewhere, with the same numbers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["show_prior", "show_training"]
 
-_SILENCE = 30.0  # seconds after which a line says that something happens, where there is no bar
+_SILENCE = 30.0  # seconds without output after which a line is printed if there is no bar
 
 
 def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool) -> None:
-    """Follow a run to its end."""
+    """Show the progress of a run until its end."""
     console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     s = run.settings
     scales = "learned" if s.learned_scale else "unit"
@@ -46,9 +46,9 @@ def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bo
 
 
 def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
-    """Follow the learning of a prior, if there is any."""
+    """Show the progress of learning a prior, if it is learned."""
     console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
-    title = f"prior of scale {settings.prior_scale:g}, "
+    title = f"prior with scale {settings.prior_scale:g}, "
     _follow(steps, settings.prior_epochs, title, console, _prior_line, None)
 
 
@@ -86,7 +86,7 @@ def _follow(
 
 
 def _prior_line(e: Evaluation) -> str:
-    return f"prior learned: risk {100 * e.risk:.2f} % on its own part, {duration(e.seconds)}"
+    return f"prior learned: risk {100 * e.risk:.2f} % on its own examples, {duration(e.seconds)}"
 
 
 def _line(e: Evaluation) -> str:

@@ -1,4 +1,4 @@
-"""A page about a run or a sweep."""
+"""Write a page about a run or a sweep."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Annotated
 
 import typer
 
-from pacbayes.cli.options import Threads, set_threads
+from pacbayes.cli.options import Threads, check_folder_of, set_threads
 
 __all__ = ["report"]
 
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|DIR", help="A run folder, or a store of reproduce.")
+        Path, typer.Argument(metavar="RUN|DIR", help="A run folder, or a folder of reproduce.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="HTML file.  [default: report.html in the folder]")
+        Path | None, typer.Option(help="HTML file to write.  [default: report.html in DIR]")
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
 ) -> None:
     """Write one HTML page about a trained run or a sweep.
 
-    The certificate in words and as a picture, training, weights, doubtful examples, mistakes, and
-    how to make and check it all again. Nothing is loaded from elsewhere.
+    Shows the certificate in words and as a picture, the training curves, the weights, uncertain
+    examples, mistakes, and the commands that reproduce and check them. The page is self-contained.
 
     pacbayes report runs/mine
 
@@ -33,16 +33,15 @@ def report(
     """
     page = folder / "report.html" if out is None else out
     if page.suffix not in (".html", ".htm"):
-        raise ValueError(f"the page must be an .html file, got {page.name!r}")
-    if out is not None and not out.parent.is_dir():  # minutes later would be a pity
-        raise ValueError(f"there is no folder {out.parent} for {out.name}")
+        raise ValueError(f"--out must be an .html file, got {page.name!r}")
+    check_folder_of(out)
     set_threads(threads)
     from pacbayes.cli import console
     from pacbayes.report import report as write
 
-    with console.waiting("verifying, and voting on the test part"):
+    with console.waiting("verifying the certificates and predicting the test set"):
         write(folder, page)
-    print(f"{page}\nNext: open it in a browser; it can be sent as it is.")
+    print(f"{page}\nNext: open it in a browser, or send it; it is self-contained.")
     if show:
         import webbrowser
 

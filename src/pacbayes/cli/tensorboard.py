@@ -1,4 +1,4 @@
-"""A run's curves for TensorBoard, which is an extra."""
+"""Write a run's curves for TensorBoard, an optional extra."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _EVENTS = "events.out.tfevents."
 
 
 def check(folder: Path) -> None:
-    """Complain before anything is trained where curves cannot be written."""
+    """Refuse a folder that curves cannot be written to, before anything is trained."""
     if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError("--tensorboard needs pip install 'pacbayes[tensorboard]'")
+        raise ValueError("--tensorboard needs an extra: pip install 'pacbayes[tensorboard]'")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--tensorboard must be a folder, got the file {folder}")
     folder.mkdir(parents=True, exist_ok=True)
 
 
 def recorded(steps: Iterator[Progress], run: Run, folder: Path) -> Iterator[Progress]:
-    """Pass a run's progress on, and write its evaluations to the folder as they come.
+    """Pass on a run's progress and write its evaluations to the folder as they come.
 
-    What a resumed run had written is written anew from its history: no point is missing or double,
-    whenever it was killed.
+    The curves of a resumed run are written again from its history, so that no point is missing or
+    duplicate, whenever the run was killed.
     """
     own = f".{run.sha256[:12]}"
     files = list(folder.glob(f"{_EVENTS}*"))
     if foreign := [path for path in files if path.suffix != own]:
         raise ValueError(
-            f"{folder} holds another run's curves ({foreign[0].name}); "
-            "give another --tensorboard, or remove them first"
+            f"{folder} contains the curves of another run ({foreign[0].name}); "
+            "choose another folder for --tensorboard, or remove them"
         )
     from torch.utils.tensorboard import SummaryWriter
 
@@ -66,5 +66,5 @@ def _write(writer: SummaryWriter, e: Evaluation, started: float) -> None:
 
 
 def _as_code(text: str) -> str:
-    """Markdown shows lines that are indented as they are."""
+    """Indent lines, so that Markdown shows them unchanged."""
     return "\n".join(f"    {line}" for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""A run's predictors as files for those who do not have this library."""
+"""A run's predictors as files that run without this library."""
 
 from pacbayes.export.files import Export, export_run
 

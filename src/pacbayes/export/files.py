@@ -1,7 +1,7 @@
-"""A run's predictors as files for others: ONNX, or an exported program of torch.
+"""Write a run's predictors as files: ONNX models or programs of torch.export.
 
-What is written was run first: the file's own graph must give what the library gives for the same
-examples and the same noise.
+Before a file is written, its graph is run and must give the library's results for the same examples
+and the same noise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch.special import ndtr
 
 import pacbayes
 from pacbayes.bounds import percent_up
-from pacbayes.choices import Format, Method, Predictor
+from pacbayes.choices import Format, Predictor
+from pacbayes.data.tasks import Task
 from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
 from pacbayes.export.predictors import Explicit, Port, explicit
 from pacbayes.files import DamagedFileError, file_sha256, load_json, write_atomically
@@ -29,25 +30,25 @@ from pacbayes.runs.folder import Run
 __all__ = ["Export", "export_run"]
 
 _SUFFIX = {"onnx": ".onnx", "torch": ".pt2"}
-_EXAMPLES, _ROWS = 16, 4096  # to compare, and of them times T
-# Far above the roundings of float64, and for a vote of its error function in float32.
-_TOLERANCE = {"randomised": 1e-9, "drawn": 1e-9, "vote": 1e-5}
+_EXAMPLES, _ROWS = 16, 4096  # examples to compare, and the limit for examples times T
+# Far above the rounding errors of float64; a vote's error function is float32.
+_TOLERANCE = {Predictor.RANDOMISED: 1e-9, Predictor.DRAWN: 1e-9, Predictor.VOTE: 1e-5}
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was written.
+    """A description of the file that was written.
 
     Attributes:
-        certificate: which certificate covers the predictor and what it says, or that none does.
-        difference: the greatest between a score of the file and of the library.
-        examples: how many were compared.
-        code: two lines of Python that predict for `x`, an array or tensor of float32.
+        certificate: the certificate that covers the predictor and its claim, or why none does.
+        difference: largest difference between the scores of the file and of the library.
+        examples: number of examples that were compared.
+        code: two lines of Python that predict for `x`, a float32 array or tensor.
     """
 
     file: str
     format: Format
-    method: Method
+    method: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     classes: tuple[str, ...]
@@ -58,7 +59,12 @@ class Export:
 
 
 def export_run(
-    run: Run, out: Path, format: Format, method: Method = "randomised", *, samples: int = 100
+    run: Run,
+    out: Path,
+    format: Format,
+    method: Predictor | str = Predictor.RANDOMISED,
+    *,
+    samples: int = 100,
 ) -> Export:
     """Write a predictor of a trained run, after comparing it with the library's.
 
@@ -66,13 +72,13 @@ def export_run(
         samples: T, draws of a vote.
     """
     if out.suffix != _SUFFIX[format]:
-        raise ValueError(f"a file for {format} ends in {_SUFFIX[format]}, got {out}")
+        raise ValueError(f"the file name for {format} must end in {_SUFFIX[format]}, got {out}")
+    method = Predictor(method)
     network = run.load_network().double().eval()
-    weights = run.load_drawn() if method == "drawn" else {}
+    weights = run.load_drawn() if method is Predictor.DRAWN else {}
     features = run.record.data.features
     predictor = explicit(network, method, features=features, samples=samples, weights=weights)
-    sampled = len(predictor.inputs) > 1
-    metadata = _metadata(run, predictor, method, sampled=sampled)
+    metadata = _metadata(run, predictor, method)
     write, answer = (as_onnx, ask_onnx) if format == "onnx" else (as_torch, ask_torch)
     content = write(predictor, metadata)
     x = torch.from_numpy(run.load_data().x_train)
@@ -81,12 +87,12 @@ def export_run(
     noise = noise_for(predictor, count)
     expected = _library(network, method, x, noise, weights)
     found = answer(content, (x, *noise))
-    difference = _difference(expected, *found, tolerance=_TOLERANCE[method])
+    difference = _difference(network.task, expected, *found, tolerance=_TOLERANCE[method])
     write_atomically(out, content)
     return Export(
         file=str(out),
         format=format,
-        method=method,
+        method=method.value,
         inputs=predictor.inputs,
         outputs=predictor.outputs,
         classes=run.record.data.classes,
@@ -97,33 +103,35 @@ def export_run(
     )
 
 
-def _metadata(run: Run, predictor: Explicit, method: Method, *, sampled: bool) -> dict[str, Any]:
+def _metadata(run: Run, predictor: Explicit, method: Predictor) -> dict[str, Any]:
     return {
         "pacbayes": pacbayes.__version__,
         "run_sha256": run.sha256,
-        "method": method,
+        "method": method.value,
         "classes": list(run.record.data.classes),
         "inputs": [asdict(port) for port in predictor.inputs],
         "outputs": [asdict(port) for port in predictor.outputs],
-        "certificate": _certificate(run, method, sampled=sampled),
+        "certificate": _certificate(run, method, sampled=len(predictor.inputs) > 1),
     }
 
 
-def _certificate(run: Run, method: Method, *, sampled: bool) -> dict[str, Any]:
-    """What the certificate in the folder says of the predictor, if it is about this one."""
-    path, no = run.certificate_path(Predictor(method)), "not covered by a certificate"
+def _certificate(run: Run, method: Predictor, *, sampled: bool) -> dict[str, Any]:
+    """Return the claim of the certificate in the folder, if it covers this predictor."""
+    path, no = run.certificate_path(method), "not covered by a certificate"
     if not path.exists():
         return {"says": f"{no}: the run has no {path.name}"}
     claim = load_json(path)
     try:
-        about = claim["provenance"]["posterior_sha256"]
+        certified = claim["provenance"]["posterior_sha256"]
         bound, name, delta = claim["bound"], claim["bound_name"], claim["delta"]
     except (KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path} is damaged: it is no certificate") from error
-    if about != file_sha256(run.folder / "posterior.safetensors"):
-        return {"says": f"{no}: {path.name} is about another posterior"}
-    if method == "vote" and sampled and name != "first-order":  # Markov's holds for any T
-        return {"says": f"{no}: {name} is about the vote of all of Q, not of some draws"}
+        raise DamagedFileError(
+            f"{path} is damaged: it lacks the fields of a certificate; issue it again with certify"
+        ) from error
+    if certified != file_sha256(run.folder / "posterior.safetensors"):
+        return {"says": f"{no}: {path.name} covers another posterior"}
+    if method is Predictor.VOTE and sampled and name != "first-order":  # Markov's holds for any T
+        return {"says": f"{no}: {name} covers the vote of all of Q, not of T draws"}
     says = f"covered by {path.name} ({name}, δ = {delta:g}): at most {percent_up(bound)} error"
     fresh = " if every prediction has fresh noise" if sampled else ""
     nothing = " (vacuous: it says nothing)" if bound >= 1 else ""
@@ -138,8 +146,11 @@ def _certificate(run: Run, method: Method, *, sampled: bool) -> dict[str, Any]:
 
 
 class _Given(TorchFunctionMode):
-    """Inside, what the library draws is given: a uniform number u is Φ(−ε), so that a sign unit's
-    u < Φ(mean/deviation) is mean + deviation·ε > 0."""
+    """A context in which torch returns given noise instead of drawing it.
+
+    A uniform number u becomes Φ(−ε), so that a sign unit's condition u < Φ(mean/deviation) is
+    mean + deviation·ε > 0.
+    """
 
     def __init__(self, noise: Sequence[Tensor]) -> None:
         super().__init__()
@@ -156,38 +167,42 @@ class _Given(TorchFunctionMode):
 @torch.no_grad()
 def _library(
     network: Network,
-    method: Method,
+    method: Predictor,
     x: Tensor,
     noise: Sequence[Tensor],
     weights: Mapping[str, Tensor],
 ) -> Tensor:
-    """Scores by the library's own functions."""
+    """Return scores computed by the library's own functions."""
     x = x.double()
-    if method == "drawn":
+    if method is Predictor.DRAWN:
         return scores(network, dict(weights), x)
-    if method == "vote":
+    if method is Predictor.VOTE:
         with _Given(noise):
             return network.draw(x, max((len(e) for e in noise), default=1)).value.mean(0)
     with _Given([e.unsqueeze(0) for e in noise[:-1]]):
         mean, deviation = network.layer.moments(network.body.draw(x, 1).value[0])
-    z = mean + deviation * noise[-1]
-    return z.squeeze(-1) if network.outputs == 1 else z
+    return network.task.scores(mean + deviation * noise[-1])
 
 
-def _difference(expected: Tensor, score: Tensor, label: Tensor, *, tolerance: float) -> float:
-    """The greatest there is, refused beyond the tolerance; labels may differ at ties only."""
+def _difference(
+    task: Task, expected: Tensor, score: Tensor, label: Tensor, *, tolerance: float
+) -> float:
+    """Return the largest difference of scores.
+
+    Raises RuntimeError if it exceeds the tolerance or if labels differ, except at ties.
+    """
     if score.shape != expected.shape:
-        raise RuntimeError(f"the graph gives {score.shape}, the library {expected.shape}")
-    difference = (score - expected).abs().max().item()
-    if expected.dim() == 1:
-        chosen = torch.where(label == 1, expected, -expected)
-    else:
-        chosen = expected.gather(1, label.unsqueeze(1)).squeeze(1) - expected.amax(1)
-    limit = tolerance * max(1.0, expected.abs().max().item())
-    if not (difference <= limit and (chosen >= -limit).all()):
         raise RuntimeError(
-            f"the graph is not what the library computes: scores differ by {difference:.1e}; "
-            "nothing was written"
+            f"the exported graph returns scores of shape {tuple(score.shape)}, the library "
+            f"{tuple(expected.shape)}; nothing was written"
+        )
+    difference = (score - expected).abs().max().item()
+    margin = task.margin(expected, task.encode(label))
+    limit = tolerance * max(1.0, expected.abs().max().item())
+    if not (difference <= limit and (margin >= -limit).all()):
+        raise RuntimeError(
+            "the exported graph does not compute what the library does: scores differ by "
+            f"{difference:.1e}, at most {limit:.1e} is allowed; nothing was written"
         )
     return difference
 

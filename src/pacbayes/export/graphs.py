@@ -1,4 +1,4 @@
-"""A predictor as the bytes of a file, and what such bytes answer when they are run."""
+"""Turn a predictor into the bytes of a file, and run such bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pacbayes.export.predictors import Explicit
 
 __all__ = ["METADATA", "as_onnx", "as_torch", "ask_onnx", "ask_torch", "noise_for"]
 
-METADATA = "pacbayes.json"  # among the extra files of a torch program
+METADATA = "pacbayes.json"  # an extra file in a torch program
 
 
 def noise_for(predictor: Explicit, batch: int) -> list[Tensor]:
-    """Noise as the predictor states it, always the same."""
+    """Return noise for the predictor's inputs, the same in every call."""
     generator = torch.Generator().manual_seed(0)
     sizes = ([batch if d == "batch" else int(d) for d in p.shape] for p in predictor.inputs[1:])
     return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
@@ -37,14 +37,14 @@ def _program(predictor: Explicit) -> ExportedProgram:
         shapes["noise"] = tuple(free[1:])
     arguments = (torch.zeros(3, features), *noise_for(predictor, 3))
     program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
-    program.example_inputs = None  # they would be saved, too
+    program.example_inputs = None  # they would be saved in the file
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # where the library lies on this machine
+        node.meta.pop("stack_trace", None)  # it contains paths of this machine
     return program
 
 
 def as_torch(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
-    """A file for `torch.export.load`, the metadata an extra file in it."""
+    """Return a file for `torch.export.load`, with the metadata as an extra file."""
     buffer, text = io.BytesIO(), json.dumps(metadata, indent=2, ensure_ascii=False)
     with _quiet():
         torch.export.save(_program(predictor), buffer, extra_files={METADATA: text})
@@ -52,20 +52,20 @@ def as_torch(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
 
 
 def ask_torch(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Score and label; of bytes that were just made here, since torch's loader trusts its files."""
+    """Return score and label. Give it only bytes made here: torch's loader trusts its files."""
     with _quiet():
         score, label = torch.export.load(io.BytesIO(content)).module()(*inputs)
     return score, label
 
 
 def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
-    """An ONNX model, checked, with the metadata among its properties."""
+    """Return a checked ONNX model, with the metadata among its properties."""
     try:
         import onnx
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        message = f"--format onnx needs {error.name}: pip install 'pacbayes[export]'"
+        message = f"--format onnx needs {error.name}; install it: pip install 'pacbayes[export]'"
         raise ValueError(message) from None
     try:
         with _quiet():
@@ -76,8 +76,10 @@ def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
                 input_names=[port.name for port in predictor.inputs],
                 output_names=[port.name for port in predictor.outputs],
             )
-    except torch.onnx.OnnxExporterError as error:  # of many lines
-        raise RuntimeError(f"torch {torch.__version__} cannot translate it to ONNX") from error
+    except torch.onnx.OnnxExporterError as error:  # its message has many lines
+        raise RuntimeError(
+            f"torch {torch.__version__} cannot translate this network to ONNX; try --format torch"
+        ) from error
     assert program is not None
     model = program.model_proto
     _describe(model.graph, predictor)
@@ -89,7 +91,7 @@ def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
 
 
 def _describe(graph: Any, predictor: Explicit) -> None:
-    """Say what goes in and comes out, and nothing of how and where the graph was made."""
+    """Describe inputs and outputs, and remove traces of how and where the graph was made."""
     for node in graph.node:
         del node.metadata_props[:]
     del graph.value_info[:]
@@ -102,7 +104,7 @@ def _describe(graph: Any, predictor: Explicit) -> None:
 
 
 def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Score and label, by onnxruntime."""
+    """Return score and label, computed by onnxruntime."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content)
@@ -114,7 +116,7 @@ def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's remarks about itself and about packages that are not needed."""
+    """Silence torch's remarks about itself and about packages that are not needed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = logging.root.manager.disable

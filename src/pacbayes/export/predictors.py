@@ -1,9 +1,10 @@
-"""The predictors of a dense network with their noise as an explicit input, in plain operations.
+"""The predictors of a dense network with noise as an explicit input, in plain operations.
 
-What a graph can hold: no generator, no branch on data, no autograd function. Given its noise, each
-is deterministic. All noise is standard normal and local, a number for every pre-activation: given
-the activations below, that is a draw of fresh weights for every example (see `hidden`). Arithmetic
-is float64, as a certificate's is, but for the error function of a vote.
+A graph cannot hold random generators, branches on data or autograd functions, so each predictor is
+written without them and is deterministic given its noise. All noise is standard normal and local,
+one number for every pre-activation. Given the activations below, this is the same as drawing fresh
+weights for every example (see `networks.activations`). Arithmetic is float64, as in a certificate,
+except for the error function of a vote.
 """
 
 from __future__ import annotations
@@ -11,89 +12,130 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from pacbayes.choices import Method
+from pacbayes.choices import Predictor
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
-from pacbayes.networks.bodies import Dense, Deterministic
+from pacbayes.networks.bodies import Body, Dense, Deterministic
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
 __all__ = ["NORMAL", "Explicit", "Port", "explicit"]
 
 _Unit = Callable[[Tensor], Tensor]
+_Shape = tuple[int | str, ...]
+_Graph = tuple[
+    nn.Module, Sequence[_Shape], str
+]  # module, shapes of its noise, meaning of its score
 NORMAL = "independent standard normal numbers, fresh for every prediction"
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a graph; the dimension "batch" is free."""
+    """An input or output of a graph; the dimension "batch" may have any size."""
 
     name: str
-    shape: tuple[int | str, ...]
+    shape: _Shape
     dtype: str
     meaning: str
 
 
 @dataclass(frozen=True)
 class Explicit:
-    """A module from (x, *noise) to (score, label), and what goes in and comes out."""
+    """A module from (x, *noise) to (score, label), with its inputs and outputs."""
 
     module: nn.Module
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
 
+class _Parts(NamedTuple):
+    """A dense network taken apart: hidden layers, their units, the last layer."""
+
+    hidden: Sequence[GaussianLinear]
+    units: Sequence[_Unit]
+    last: GaussianLinear
+    samples: int
+    weights: Mapping[str, Tensor]
+
+    @property
+    def widths(self) -> list[int]:
+        return [len(layer.bias.mean) for layer in self.hidden]
+
+    @property
+    def outputs(self) -> int:
+        return len(self.last.bias.mean)
+
+
 def explicit(
     network: Network,
-    method: Method,
+    method: Predictor,
     *,
     features: int,
     samples: int = 100,
     weights: Mapping[str, Tensor] | None = None,
 ) -> Explicit:
-    """A predictor of a dense network.
+    """Return a predictor of a dense network.
 
     Args:
-        features: in an example.
+        features: number of features of an example.
         samples: T, draws of a vote; without hidden layers a vote is exact and draws nothing.
-        weights: of the network that was drawn and kept, if that is the predictor.
+        weights: weights of the drawn network, if that is the predictor.
     """
-    body, k = network.body, network.outputs
-    layers, rules = (body.layers, body.rules) if isinstance(body, Dense) else ((), ())
-    bare = isinstance(body, Deterministic) and isinstance(body.module, nn.Identity)
-    if not (layers or bare):
-        raise ValueError(f"only dense networks can be exported, got a body {type(body).__name__}")
-    units = [FUNCTIONS[rule] for rule in rules]
-    widths = [len(layer.bias.mean) for layer in layers]
-    module: nn.Module
-    shapes: list[tuple[int | str, ...]]
-    if method == "drawn":
-        module, shapes = _Drawn(weights or {}, units), []
-        meaning = "output of the last layer"
-    elif method == "vote":
-        module = _Vote(_Body(layers, units), network.layer)
-        shapes = [(samples, "batch", d) for d in widths]
-        meaning = "mean output over the draws, from -1 to 1" if k == 1 else "class probabilities"
-    else:
-        module = _Randomised(_Body(layers, units), network.layer)
-        shapes = [("batch", d) for d in (*widths, k)]
-        meaning = "output of the last layer, drawn"
+    hidden, units = _hidden(network.body)
+    parts = _Parts(hidden, units, network.layer, samples, weights or {})
+    module, shapes, meaning = _PREDICTORS[method](parts)
     x = Port("x", ("batch", features), "float32", "features as in the run's data, finite")
-    names = [f"noise_{i + 1}" for i in range(len(shapes))]
-    noise = [Port(n, s, "float64", NORMAL) for n, s in zip(names, shapes, strict=True)]
-    rule = "class 1 where positive" if k == 1 else "the class of the largest"
-    score = Port("score", ("batch",) if k == 1 else ("batch", k), "float64", f"{meaning}; {rule}")
+    noise = [Port(f"noise_{i}", s, "float64", NORMAL) for i, s in enumerate(shapes, start=1)]
     label = Port("label", ("batch",), "int64", "index into the classes")
-    return Explicit(module.eval(), (x, *noise), (score, label))
+    return Explicit(module.eval(), (x, *noise), (_score(parts.outputs, meaning), label))
+
+
+def _hidden(body: Body) -> tuple[Sequence[GaussianLinear], list[_Unit]]:
+    if isinstance(body, Dense):
+        return body.layers, [FUNCTIONS[rule] for rule in body.rules]
+    if isinstance(body, Deterministic) and isinstance(body.module, nn.Identity):
+        return (), []
+    raise ValueError(f"only dense networks can be exported, got a body {type(body).__name__}")
+
+
+def _score(outputs: int, meaning: str) -> Port:
+    if outputs == 1:
+        return Port("score", ("batch",), "float64", f"{meaning}; class 1 where positive")
+    return Port("score", ("batch", outputs), "float64", f"{meaning}; the class of the largest")
+
+
+def _randomised(parts: _Parts) -> _Graph:
+    module = _Randomised(_Body(parts.hidden, parts.units), parts.last)
+    shapes = [("batch", d) for d in (*parts.widths, parts.outputs)]
+    return module, shapes, "output of the last layer, drawn"
+
+
+def _vote(parts: _Parts) -> _Graph:
+    module = _Vote(_Body(parts.hidden, parts.units), parts.last)
+    shapes = [(parts.samples, "batch", d) for d in parts.widths]
+    one = "mean output over the draws, from -1 to 1"
+    return module, shapes, one if parts.outputs == 1 else "class probabilities"
+
+
+def _drawn(parts: _Parts) -> _Graph:
+    return _Drawn(parts.weights, parts.units), [], "output of the last layer"
+
+
+_PREDICTORS = {
+    Predictor.RANDOMISED: _randomised,
+    Predictor.VOTE: _vote,
+    Predictor.DRAWN: _drawn,
+}
 
 
 class _Layer(nn.Module):
-    """Moments of the pre-activations: `GaussianLinear.moments`."""
+    """Mean and standard deviation of the pre-activations, as `GaussianLinear.moments`."""
 
     mean: Tensor
     bias: Tensor
@@ -117,7 +159,7 @@ class _Layer(nn.Module):
 
 
 class _Body(nn.Module):
-    """Activations of the last hidden layer, each layer moved by its noise."""
+    """Activations of the last hidden layer, with noise added in every layer."""
 
     def __init__(self, layers: Sequence[GaussianLinear], units: Sequence[_Unit]) -> None:
         super().__init__()
@@ -133,7 +175,7 @@ class _Body(nn.Module):
 
 
 class _Randomised(nn.Module):
-    """One draw of the scores; noise (B, d) for every layer, the last included."""
+    """One draw of the scores; noise (B, d) for every layer, including the last."""
 
     def __init__(self, body: _Body, layer: GaussianLinear) -> None:
         super().__init__()
@@ -159,7 +201,7 @@ class _Vote(nn.Module):
 
 
 class _Drawn(nn.Module):
-    """The network that was drawn and kept, without noise."""
+    """The network that was drawn and kept; it takes no noise."""
 
     def __init__(self, weights: Mapping[str, Tensor], units: Sequence[_Unit]) -> None:
         super().__init__()
@@ -177,7 +219,7 @@ class _Drawn(nn.Module):
 
 
 def _labelled(score: Tensor) -> tuple[Tensor, Tensor]:
-    """(B,) or (B, k), and the index of the class."""
+    """Return the scores, (B,) or (B, k), and the index of the class."""
     if score.shape[-1] > 1:
         return score, score.argmax(-1)
     score = score.squeeze(-1)
@@ -185,12 +227,12 @@ def _labelled(score: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _erf(u: Tensor) -> Tensor:
-    """erf(u/√2), in float32: onnxruntime has no other."""
+    """Return erf(u/√2), in float32: onnxruntime has no other."""
     return torch.erf((u * 0.5**0.5).float()).double()
 
 
 def _win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
-    """`quadrature.win_probabilities` without its gradient, where Φ may underflow."""
+    """Return `quadrature.win_probabilities` without a gradient; Φ may underflow here."""
     H = quadrature.step(mean.shape[-1])
     least = deviation.amin(-1, keepdim=True)
     reach = (deviation.amax(-1, keepdim=True) / least).max() * (quadrature.REACH / H)
@@ -199,7 +241,9 @@ def _win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
     points = torch.arange(-half, half + 1).double()
     z = mean.amax(-1, keepdim=True) + H * least * points  # (…, J)
     v = (z.unsqueeze(-1) - mean.unsqueeze(-2)) / deviation.unsqueeze(-2)  # (…, J, k)
-    below = (0.5 + 0.5 * _erf(v)).clamp(min=1e-30).log()  # as good as none, and a float32, too
+    below = (
+        (0.5 + 0.5 * _erf(v)).clamp(min=1e-30).log()
+    )  # practically 0, and above the least float32
     others = below.sum(-1, keepdim=True) - below
     density = (others - 0.5 * v.square()).exp() / deviation.unsqueeze(-2)
     return H * least / math.sqrt(math.tau) * density.sum(-2)
