@@ -80,20 +80,3 @@ _PREDICTORS = {
         "one network drawn from Q and kept, whose weights are in drawn.safetensors",
     ),
 }
-
-# Until every room asks `Predictor` and the table of theorems.
-RANDOMISED, VOTE, DRAWN = (p.sentence for p in Predictor)
-Method = Literal["randomised", "vote", "drawn"]
-CertificateBound = Literal[
-    "small-kl",
-    "catoni",
-    "catoni-c",
-    "mcallester",
-    "quadratic",
-    "thiemann",
-    "unexpected-bernstein",
-    "first-order",
-    "tandem",
-    "best-of",
-    "disintegrated",
-]

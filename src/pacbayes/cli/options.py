@@ -34,8 +34,10 @@ Threads = Annotated[
 ]
 
 
-def widths_of(text: str) -> tuple[int, ...]:
-    """Parse the widths of the hidden layers."""
+def widths_of(text: str | None) -> tuple[int, ...] | None:
+    """Parse the widths of the hidden layers, if any were given."""
+    if text is None:
+        return None
     if text == "none":
         return ()
     try:

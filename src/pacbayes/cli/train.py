@@ -32,7 +32,10 @@ from pacbayes.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pacbayes.data import Dataset, DataSource
     from pacbayes.runs import Run
+    from pacbayes.runs.several import Follow
+    from pacbayes.settings import Settings
     from pacbayes.training.loop import Progress
 
 __all__ = ["train"]
@@ -157,13 +160,14 @@ def train(
     pacbayes train --dataset mnist --prior-fraction 0.5 --out runs/ten
     """
     started = time.monotonic()
-    scales = None if prior_scale is None else numbers("prior-scale", prior_scale)
+    from pacbayes.settings import Settings
+
+    sources = _sources(dataset, data_folder, test_data, label, fallback)
     changes: dict[str, Any] = {
         "estimator": estimator,
-        "widths": None if widths is None else widths_of(widths),
+        "widths": widths_of(widths),
         "learned_scale": learned_scale,
-        "prior_scale": scales and scales[0],
-        "prior_scales": tuple(scales) if scales and len(scales) > 1 else None,
+        **_scales(prior_scale),
         "prior_fraction": prior_fraction,
         "prior_epochs": prior_epochs,
         "prior_rate": prior_rate,
@@ -182,48 +186,91 @@ def train(
         "delta": delta,
         "seed": seed,
     }
-    from pacbayes.data import DataSource, load_with_fallback
-    from pacbayes.settings import Settings
-
-    texts = [None if path is None else str(path) for path in (data_folder, test_data)]
-    source = DataSource(dataset, texts[0], texts[1], label)
-    instead = None if fallback is None else DataSource(fallback)
-    for each in filter(None, (source, instead)):
-        each.check()
     given = {name: value for name, value in changes.items() if value is not None}
     _check_effective(given, objective)
-    settings = Settings.of(protocol, activation, objective, **given)  # fails before data load
+    settings_of = partial(Settings.of, protocol, activation, objective)
+    settings_of(**given)  # fails before data are loaded
     set_threads(threads)
     from pacbayes import runs
-    from pacbayes.cli import console, progress
+
+    source, data, fell_back = _load(*sources, tensorboard)
+    if fell_back:  # bundled data are too few for three hidden layers
+        given.setdefault("widths", ())
+    settings = settings_of(classes=len(data.classes), **given)
+    planned = runs.planned_runs(out, settings)
+    already = all((folder / "posterior.safetensors").exists() for folder, _ in planned)
+    learn, follow = _followers(data, out, tensorboard, quiet=quiet or as_json)
+    trained = runs.train_all(out, settings, source, data, follow_prior=learn, follow=follow)
+    _show(trained, None if already else time.monotonic() - started, as_json=as_json)
+
+
+def _sources(
+    dataset: str, folder: Path | None, test: Path | None, label: str | None, fallback: str | None
+) -> tuple[DataSource, DataSource | None]:
+    """Return the source of the data and the fall-back, after checking their names."""
+    from pacbayes.data import DataSource
+
+    texts = [None if path is None else str(path) for path in (folder, test)]
+    source = DataSource(dataset, texts[0], texts[1], label)
+    source.check()
+    if fallback is None:
+        return source.absolute(), None
+    instead = DataSource(fallback)
+    instead.check()
+    return source.absolute(), instead.absolute()
+
+
+def _scales(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    scales = tuple(numbers("prior-scale", text))
+    several = {"prior_scales": scales} if len(scales) > 1 else {}
+    return {"prior_scale": scales[0], **several}
+
+
+def _load(
+    source: DataSource, fallback: DataSource | None, tensorboard: Path | None
+) -> tuple[DataSource, Dataset, bool]:
+    """Return the source used, its data, and whether it is the fall-back."""
+    from pacbayes.cli import console
     from pacbayes.cli import tensorboard as curves
+    from pacbayes.data import load_with_fallback
 
     if tensorboard is not None:
         curves.check(tensorboard)
-    source = source.absolute()
-    used, data, reason = load_with_fallback(source, instead and instead.absolute())
+    used, data, reason = load_with_fallback(source, fallback)
     if reason is not None:
-        console.shout(f"{reason}\n\nUSING {fallback} INSTEAD OF {source.name}.")
-        if widths is None:  # bundled data are too few for three hidden layers
-            given["widths"] = ()
-    settings = Settings.of(protocol, activation, objective, classes=len(data.classes), **given)
-    silent, planned = quiet or as_json, runs.planned_runs(out, settings)
-    already = all((folder / "posterior.safetensors").exists() for folder, _ in planned)
+        console.shout(f"{reason}\n\nUSING {used.name} INSTEAD OF {source.name}.")
+    return used, data, reason is not None
+
+
+def _followers(
+    data: Dataset, out: Path, tensorboard: Path | None, *, quiet: bool
+) -> tuple[Follow[Settings], Follow[Run]]:
+    """Return what shows the learning of a prior, and the training of a run."""
+    from pacbayes import runs
+    from pacbayes.cli import progress
+    from pacbayes.cli import tensorboard as curves
 
     def follow(steps: Iterator[Progress], run: Run) -> None:
         if tensorboard is not None:
             place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
             steps = curves.recorded(steps, run, place)
-        progress.show_training(steps, run, runs.engine_note(run, data), quiet=silent)
+        progress.show_training(steps, run, runs.engine_note(run, data), quiet=quiet)
 
-    learn = partial(progress.show_prior, quiet=silent)
-    trained = runs.train_all(out, settings, used, data, follow_prior=learn, follow=follow)
+    return partial(progress.show_prior, quiet=quiet), follow
+
+
+def _show(trained: list[Run], seconds: float | None, *, as_json: bool) -> None:
+    from pacbayes import runs
+    from pacbayes.cli import console
+
     best = runs.best_run(trained)
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:
-        took = f"Trained in {console.duration(time.monotonic() - started)}"
-        console.show_trained(trained, best, "Already trained" if already else took)
+        took = "Already trained" if seconds is None else f"Trained in {console.duration(seconds)}"
+        console.show_trained(trained, best, took)
 
 
 def _check_effective(given: dict[str, Any], objective: str | None) -> None:

@@ -14,7 +14,7 @@ from pacbayes.runs.run import train_run
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Progress
 
-__all__ = ["best_run", "planned_runs", "scale_text", "train_all"]
+__all__ = ["Follow", "best_run", "planned_runs", "scale_text", "train_all"]
 
 Subject = TypeVar("Subject")
 Follow = Callable[[Iterator[Progress], Subject], None]
