@@ -61,7 +61,7 @@ _PAGES = {
     "../benchmarks/results.md": "measurements/speed.md",
     "../results/certificates/README.md": "measurements/certificates.md",
     "../results/paper/table1.md": "measurements/paper.md",
-    "../src/pacbayes/quadrature.py": "api/networks.md#quadrature",
+    "../src/pacbayes/networks/quadrature.py": "api/networks.md#networks-quadrature",
 }
 
 
