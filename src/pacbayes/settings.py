@@ -104,27 +104,46 @@ class Settings(BaseModel):
         best bound within a minute on two CPU cores (docs/recipes.md); it has other defaults where
         the prior learns from a part of the data.
         """
-        if activation not in (units := get_args(Activation)):
-            raise ValueError(f"activation must be one of {', '.join(units)}, got {activation!r}")
-        if objective not in (None, *(kinds := get_args(Objective))):
-            raise ValueError(f"objective must be one of {', '.join(kinds)}, got {objective!r}")
-        chosen: dict[str, Any] = {"protocol": protocol, "activation": activation}
+        _check_choice("activation", activation, get_args(Activation))
+        _check_choice("objective", objective, (None, *get_args(Objective)))
         learned_prior = bool(changes.get("prior_fraction"))
-        small = learned_prior and protocol == "fast"
-        objective = objective or ("small-kl" if small else "fix-lambda")
-        chosen |= {"objective": objective}
         if protocol == "paper":
-            if objective == "small-kl":
-                raise ValueError("the paper has no objective small-kl; use protocol fast")
-            result = paper.RESULTS[objective, activation]
-            chosen |= {"learning_rate": result.learning_rate, "samples": result.samples}
-            chosen |= {"estimator": "marginal", "batch_size": 256}
+            chosen = _paper(activation, objective or "fix-lambda")
         else:
-            chosen |= {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
-            if classes > 2:  # local-expectation would need an integral for every unit
-                chosen |= {"estimator": "leave-one-out"}
-            chosen |= _NEAR_A_LEARNED_PRIOR if learned_prior else {}
-        return cls(**(chosen | changes))
+            chosen = _fast(activation, objective, classes, learned_prior=learned_prior)
+        return cls(**({"protocol": protocol, "activation": activation} | chosen | changes))
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
+    if value not in choices:
+        known = ", ".join(choice for choice in choices if choice is not None)
+        raise ValueError(f"{name} must be one of {known}, got {value!r}")
+
+
+def _paper(activation: Activation, objective: Objective) -> dict[str, Any]:
+    """Return the paper's best hyper-parameters."""
+    if objective == "small-kl":
+        raise ValueError("the paper has no objective small-kl; use protocol fast")
+    result = paper.RESULTS[objective, activation]
+    return {
+        "objective": objective,
+        "learning_rate": result.learning_rate,
+        "samples": result.samples,
+        "estimator": "marginal",
+        "batch_size": 256,
+    }
+
+
+def _fast(
+    activation: Activation, objective: Objective | None, classes: int, *, learned_prior: bool
+) -> dict[str, Any]:
+    """Return this library's recipe, which differs near a learned prior."""
+    chosen = {"learned_scale": True, "learning_rate": 0.03} | _FAST[activation]
+    if classes > 2:  # local-expectation would need an integral for every unit
+        chosen |= {"estimator": "leave-one-out"}
+    if learned_prior:
+        return chosen | _NEAR_A_LEARNED_PRIOR | {"objective": objective or "small-kl"}
+    return chosen | {"objective": objective or "fix-lambda"}
 
 
 _FAST: dict[str, dict[str, Any]] = {

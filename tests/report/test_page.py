@@ -66,8 +66,8 @@ def test_its_numbers_are_those_of_the_certificates(made, page, read):
     for name in ("certificate.json", "certificate-vote.json", "certificate-drawn.json"):
         c = json.loads((made.folder / name).read_text())
         assert f"at most {percent_up(c['bound'])} error" in text
-        assert f"over the draw of the {c['n']} training examples" in text
-        assert f"the {c['predictor']}, errs on at most this part" in text
+        assert f"over the choice of the {c['n']} training examples" in text
+        assert f"this bounds the error on new examples of the {c['predictor']}." in text
         assert f"held-out bound: {percent_up(c['held_out'])}" in text
         for part in ("risk", "monte-carlo", "log terms"):
             assert f"{100 * c['contributions'][part]:.3f}" in text

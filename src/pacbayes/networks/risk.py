@@ -51,34 +51,54 @@ class EmpiricalRisk:
         return EmpiricalRisk(self.tandem, self.n, self.samples, pairs, tandem=self.tandem)
 
 
+@dataclass
+class _Sums:
+    """Sums over the draws of all examples, (T, B) at a time."""
+
+    total: float = 0.0  # over examples, of the mean over draws
+    squares: float = 0.0
+    within: float = 0.0  # of ½(X − X')² over pairs
+    tandem: float = 0.0  # of X·X' over pairs
+    drawn: int = 0
+    largest: int = 0  # examples in one block
+
+    def add(self, losses: Tensor) -> None:
+        self.total += losses.mean(0).sum().item()
+        self.squares += losses.square().sum().item()
+        self.drawn += losses.numel()
+        self.largest = max(self.largest, losses.shape[1])
+        half = len(losses) // 2
+        pairs = losses[: 2 * half].reshape(half, 2, *losses.shape[1:])
+        self.within += 0.5 * pairs.diff(dim=1).square().sum().item()
+        self.tandem += pairs.prod(1).sum().item()
+
+    def variance(self, mean: float) -> float:
+        return max(0.0, self.squares - self.drawn * mean**2) / max(1, self.drawn - 1)
+
+
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """Measure E_Q R_S by fresh draws for every example, or exactly if the body is deterministic."""
     check_examples(x, y, network.task)
-    n, total, squares, largest, drawn = len(x), 0.0, 0.0, 0, 0
-    within, tandem = 0.0, 0.0  # of pairs
+    n, sums = len(x), _Sums()
     for block in _blocks(network, n, samples):
         value = network.draw(x[block], samples).value.double()
-        losses = network.loss(value, y[block]).clamp(0, 1)  # (T, B); only rounding exceeds these
-        total += losses.mean(0).sum().item()
-        squares += losses.square().sum().item()
-        pairs = losses[: 2 * (samples // 2)].unflatten(0, (-1, 2)) if len(losses) > 1 else None
-        if pairs is not None:
-            within += 0.5 * pairs.diff(dim=1).square().sum().item()
-            tandem += pairs.prod(1).sum().item()
-        largest, drawn = max(largest, losses.shape[1]), drawn + losses.numel()
-    mean, shared = total / n, {"exact": None, "per-example": 1, "per-batch": largest}
-    sharing = shared[network.freshness]
-    count = n * (samples // 2)
-    together = squares / drawn if sharing is None else tandem / count if count else None
+        sums.add(network.loss(value, y[block]).clamp(0, 1))  # only rounding exceeds these
+    mean = sums.total / n
+    if network.freshness == "exact":
+        return EmpiricalRisk(
+            mean, n, 0, None, sums.variance(mean), tandem=sums.squares / sums.drawn
+        )
+    own = network.freshness == "per-example"
+    pairs = n * (samples // 2)
     return EmpiricalRisk(
         mean=mean,
         n=n,
-        samples=0 if sharing is None else samples,
-        draws=None if sharing is None else n * samples / sharing,
-        variance=max(0.0, squares - drawn * mean**2) / max(1, drawn - 1),
-        within=within / count if network.freshness == "per-example" and count else None,
-        tandem=together,
+        samples=samples,
+        draws=n * samples / (1 if own else sums.largest),
+        variance=sums.variance(mean),
+        within=sums.within / pairs if own and pairs else None,
+        tandem=sums.tandem / pairs if pairs else None,
     )
 
 

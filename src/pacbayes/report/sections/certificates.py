@@ -113,7 +113,7 @@ def _without_negative_layers(found: list[Step]) -> list[Step]:
     layers = [s for s in found if s.kind == "kl"]
     if all(s.points >= 0 for s in layers):
         return found
-    whole = Step("kl", "what was learned in all layers", sum(s.points for s in layers))
+    whole = Step("kl", "learned in all layers", sum(s.points for s in layers))
     return [*(s for s in found if s.kind != "kl"), whole]
 
 
