@@ -444,6 +444,16 @@ def test_a_votes_certificate_is_verified_and_is_tight(bound, tmp_path):
         assert name in [f.name for f in verify(path) if not f.holds], name
 
 
+def test_free_parameters_of_catoni_are_not_free_to_change(tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, epochs=2, prior_epochs=40)
+    c = certify(run, data, bound="catoni", samples=30)
+    assert c.bound < 1
+    assert failures(run.folder) == []
+    for key, value in (("alpha", 1.1), ("lambda", 1.0)):
+        change(run.folder, parameters={**c.parameters, key: value})
+        assert failures(run.folder) == ["bound (catoni)"]
+
+
 def forge_drawn(folder, change):
     """Other weights, their hash made to fit."""
     path, claim = folder / "drawn.safetensors", folder / "certificate-drawn.json"

@@ -146,7 +146,7 @@ def test_every_step_says_how_long_it_took_and_what_comes_next(run_cli, csv, tmp_
     run = tmp_path / "a run"  # commands to copy are quoted
     run_cli("train", "--dataset", csv, *SMALL, "--out", run)
     _, _, err = run_cli("predict", run, csv)
-    assert f"Nothing certifies this predictor yet: pacbayes certify '{run}'\n" in err
+    assert f"No certificate covers this predictor yet: pacbayes certify '{run}'\n" in err
     _, out, err = run_cli("certify", run, "-T", 5)
     assert f"Written to {run}" in out.replace("\n", " ")
     assert re.fullmatch(rf"Took \S+ s\. Next: pacbayes verify '{run}'\n", err)
