@@ -296,13 +296,13 @@ def verify(path: Path, *, full: bool = False, samples: int = 10) -> Iterator[Fin
 
 
 def _finding(name: str, detail: str, must: Mapping[str, bool]) -> Finding:
-    """Return a finding that holds if all conditions do; else its detail has the faults' names."""
+    """Return a finding; `must` maps the text of each fault to the condition that rules it out."""
     faults = [fault for fault, absent in must.items() if not absent]
     return Finding(name, not faults, "; ".join(faults) or detail)
 
 
 def _equal(name: str, found: object, **claimed: object) -> Finding:
-    """Return a finding that holds if certificate, run or theorem claim the value that was found."""
+    """Return a finding that holds if certificate, run and theorem claim what was found."""
     must = {f"{found} found, {c} in the {where}": c == found for where, c in claimed.items()}
     return _finding(name, str(found), must)
 
