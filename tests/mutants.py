@@ -189,9 +189,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "Ledger.equal(delta, *names",
         CERTIFICATE,
     ),
-    ("networks/risk.py", "total / n, {", "total / (n + 1), {", CERTIFICATE),
-    ("networks/risk.py", "n * samples / sharing", "n * samples", CERTIFICATE),
-    ("networks/risk.py", 'network.freshness == "per-example" and count', "count", CERTIFICATE),
+    ("networks/risk.py", "sums.total / n", "sums.total / (n + 1)", CERTIFICATE),
+    ("networks/risk.py", "/ (1 if own else sums.largest)", "", CERTIFICATE),
+    ("networks/risk.py", "own and pairs", "pairs", CERTIFICATE),
     ("networks/risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
     (
         "networks/gaussian.py",

@@ -33,7 +33,10 @@ def test_changes_override_a_protocol_and_survive_json():
         ({"delta": 0.0}, "delta"),
         ({"delta": 1.0}, "delta"),
         ({"samples": 0}, "samples"),
-        ({"activation": "sign", "estimator": "leave-one-out", "samples": 1}, "at least 2 samples, got 1"),
+        (
+            {"activation": "sign", "estimator": "leave-one-out", "samples": 1},
+            "at least 2 samples, got 1",
+        ),
         ({"activation": "sign", "estimator": "local-expectation", "samples": 1}, "at least 2"),
         ({"widths": (3, 0)}, "widths must be between"),
         ({"widths": "none"}, r"widths must be integers such as \(100, 100\), or \(\), got 'none'"),
