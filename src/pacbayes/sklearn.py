@@ -26,6 +26,7 @@ from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn
 from pacbayes.choices import Activation, Engine, Predictor
 from pacbayes.data.checks import FittedError, NoSampleError
+from pacbayes.data.pipelines import fitted_before, is_searched, refuse_fitted_state
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.networks.architecture import build_network
@@ -144,6 +145,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Ctrl-C ends the phase it falls into and keeps the best so far.
         """
+        self._forget()
         self._check_parameters()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -158,7 +160,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own, bound = np.zeros(0, np.int64), np.arange(n)
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
-        self.preprocessing_ = fitted(self.preprocessing, X[own])
+        self.preprocessing_ = fitted(self.preprocessing, X[own], y[own])
         x = transformed(self.preprocessing_, X)
         labels = task_of(k).encode(torch.from_numpy(index))
         refuse_batch_effects(self.preprocessing_, X)
@@ -167,6 +169,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.network_ = network.double().eval()
         self.predictor_, self.votes_ = self.predictor, self.votes  # as certified
         try:
+            self._check_origin()
             as_they_came = torch.tensor(X), labels
             self.certificate_: Certificate | None = self._certify(
                 x[bound], labels[bound], as_they_came
@@ -210,6 +213,23 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: Array = self.classes_[chosen.index.numpy()]
         return labels
 
+    def _forget(self) -> None:
+        """Remove all results of an earlier fit, so that a failed one leaves nothing behind."""
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
+
+    def _check_origin(self) -> None:
+        """Refuse to certify data that an earlier step was fitted to; warn about searches."""
+        if (step := fitted_before(self)) is not None:
+            raise FittedError(f"{step} was fitted to all examples before this classifier saw them")
+        if self.priors == 1 and is_searched(self):
+            warnings.warn(
+                "a search tries several candidates on the same examples, but priors=1 pays for "
+                "one; set priors to their number",
+                CertificateWarning,
+                stacklevel=2,
+            )
+
     def _check_parameters(self) -> None:
         if self.predictor not in (names := get_args(PredictorName)):
             raise ValueError(f"predictor must be one of {', '.join(names)}, got {self.predictor!r}")
@@ -221,6 +241,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"widths must be a sequence such as (100,), got {self.widths!r}")
         if not 0 <= self.prior_fraction < 1:
             raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
+        refuse_fitted_state(self.preprocessing)
 
     def _settings(self, k: int, n: int) -> Settings:
         names = ("prior_scale", "prior_epochs", "epochs", "batch_size", "learning_rate", "samples")

@@ -16,7 +16,11 @@ from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set, check_sample
 from pacbayes.networks import quadrature
+from pacbayes.networks.activations import FUNCTIONS
+from pacbayes.networks.bodies import Body, Dense
 from pacbayes.networks.gaussian import kl_by_part
+from pacbayes.networks.heads import HEADS
+from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk, empirical_risk, exact_risk
 
@@ -109,7 +113,23 @@ def checked_copy(
             "let eval() reach every module"
         )
     kl_by_part(exact)  # refuses parameters that Q does not cover
+    _check_known(exact)
     return exact
+
+
+def _check_known(network: Network) -> None:
+    """Refuse heads, rules and layers that are not the library's: only these draw from Q."""
+    body = network.body
+    layers = [*(body.layers if isinstance(body, Dense) else []), network.layer]
+    strange: list[object] = [layer for layer in layers if type(layer) is not GaussianLinear]
+    strange += [rule for rule in getattr(body, "rules", []) if rule not in FUNCTIONS]
+    strange += [] if network.head in HEADS else [network.head]
+    if strange or type(body) not in get_args(Body):
+        raise ValueError(
+            f"{strange[0] if strange else body!r} is not one of the library's own; a certificate "
+            "needs layers, rules and heads that are known to draw from Q, or a body of your own "
+            "as a plain module"
+        )
 
 
 def _evidence(

@@ -17,19 +17,20 @@ __all__ = ["fitted", "refuse_batch_effects", "transformed"]
 Array = NDArray[Any]
 
 
-def fitted(preprocessing: Any, own: Array) -> Any:
+def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
     """Return a clone of a scikit-learn transformer fitted to the prior's examples, or None.
 
     Args:
         preprocessing: a transformer, None, or `auto`: standardise if the prior has examples.
         own: the prior's examples; without any, only transformers that need no fit are accepted.
+        labels: theirs, for supervised transformers.
     """
     auto = isinstance(preprocessing, str) and preprocessing == "auto"
     if preprocessing is None or (auto and not len(own)):
         return None
     transformer = StandardScaler() if auto else clone(preprocessing)
     if len(own):
-        return transformer.fit(own)
+        return transformer.fit(own, labels)
     if transformer.__sklearn_tags__().requires_fit:
         raise ValueError(
             f"{type(transformer).__name__} must be fitted to the prior's part of the examples, "

@@ -30,10 +30,13 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     if _architecture(network) is None:
         return "the native engine takes networks made by dense_network, unchanged"
     gaussians = _gaussians(network)
+    pairs = zip(gaussians[::2], gaussians[1::2], strict=True)
     if len({id(g) for g in gaussians}) < len(gaussians):
         return "the native engine takes layers that share no weights"
     if len({g.learned_scale for g in gaussians}) != 1:
         return "the native engine takes scales that are all learned or all fixed"
+    if any(not torch.equal(w.log_scale, b.log_scale) for w, b in pairs if not w.learned_scale):
+        return "the native engine takes one fixed scale for the weights and bias of a layer"
     return None
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from pacbayes.networks.activations import Rule
 from pacbayes.networks.draws import Draw
-from pacbayes.networks.gaussian import Gaussian
+from pacbayes.networks.gaussian import Gaussian, drawn_state
 from pacbayes.networks.layers import GaussianLinear
 
 __all__ = ["Body", "Dense", "Deterministic", "Freshness", "Sampled"]
@@ -46,7 +48,10 @@ class Dense(nn.Module):
 
 
 class Deterministic(nn.Module):
-    """A module that always returns the same activations (B, d), so that the aggregate is exact."""
+    """A module that always returns the same activations (B, d), so that the aggregate is exact.
+
+    It stays in evaluation mode, also while the last layer is trained.
+    """
 
     freshness: Freshness = "exact"
 
@@ -54,24 +59,26 @@ class Deterministic(nn.Module):
         super().__init__()
         if any(isinstance(m, Gaussian) for m in module.modules()):
             raise ValueError("a body with Gaussian weights is not deterministic; use Sampled")
-        self.module = module
+        self.module = module.eval()
+
+    def train(self, mode: bool = True) -> Deterministic:
+        super().train(mode)
+        self.module.eval()
+        return self
 
     def draw(self, x: Tensor, T: int) -> Draw:
         a = self.module(x)
         if not torch.is_grad_enabled():
-            part = self.module(x[: (len(x) + 1) // 2])  # again, in a smaller batch
-            if not torch.allclose(a[: len(part)], part, rtol=1e-5, atol=1e-8):
-                raise ValueError(
-                    "the body is not deterministic: two calls gave different results; use Sampled"
-                )
+            _check_repeatable(self.module, x, a, "the body is not deterministic; use Sampled")
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))
 
 
 class Sampled(nn.Module):
-    """Any module that draws its own randomness; it is called once for each of T samples.
+    """Any module on Gaussian weights; it is called once for each of T samples.
 
-    The gradient is that of its output's graph. Since nothing is known about how its noise is shared
-    between the examples of a batch, a batch counts as one draw.
+    In training it draws its own randomness, and the gradient is that of its output's graph. In
+    evaluation θ is drawn here and the module runs as an ordinary function at θ, so that it cannot
+    predict with anything but a draw from Q. A batch shares θ and counts as one draw.
     """
 
     freshness: Freshness = "per-batch"
@@ -81,7 +88,24 @@ class Sampled(nn.Module):
         self.module = module
 
     def draw(self, x: Tensor, T: int) -> Draw:
-        return Draw(torch.stack([self.module(x) for _ in range(T)]), x.new_zeros(()))
+        call = self.module if torch.is_grad_enabled() else self._at_drawn_state
+        return Draw(torch.stack([call(x) for _ in range(T)]), x.new_zeros(()))
+
+    def _at_drawn_state(self, x: Tensor) -> Tensor:
+        call = partial(functional_call, self.module, drawn_state(self.module))
+        a: Tensor = call(x)
+        _check_repeatable(call, x, a, "use only the randomness of Gaussian weights")
+        return a
+
+
+def _check_repeatable(call: Callable[[Tensor], Tensor], x: Tensor, a: Tensor, advice: str) -> None:
+    """Refuse a body whose output changes from call to call, or with the rest of the batch."""
+    part = call(x[: (len(x) + 1) // 2])
+    if not torch.allclose(a[: len(part)], part, rtol=1e-5, atol=1e-8):
+        raise ValueError(
+            "the body returns different activations when it is called again in a smaller batch "
+            f"(dropout, or batch norm in training mode?): {advice}"
+        )
 
 
 Body = Dense | Deterministic | Sampled

@@ -14,6 +14,7 @@ __all__ = [
     "Gaussian",
     "digest_outside",
     "digest_prior",
+    "drawn_state",
     "gaussians",
     "kl",
     "kl_by_part",
@@ -114,8 +115,36 @@ class _LogDensity(torch.autograd.Function):
 
 
 def gaussians(module: nn.Module) -> dict[str, Gaussian]:
-    """Every Gaussian in the module, under the name it has there."""
-    return {name: m for name, m in module.named_modules() if isinstance(m, Gaussian)}
+    """Return every Gaussian in the module by its name there.
+
+    Raises:
+        ValueError: a Gaussian has two names. Its KL would count once, but layers that draw locally
+            would draw it twice.
+    """
+    found: dict[str, Gaussian] = {}
+    names: dict[int, str] = {}
+    for name, m in module.named_modules(remove_duplicate=False):
+        if isinstance(m, Gaussian):
+            if names.setdefault(id(m), name) != name:
+                raise ValueError(
+                    f"one Gaussian is used as {names[id(m)]} and as {name}; "
+                    "give every layer its own weights"
+                )
+            found[name] = m
+    return found
+
+
+def drawn_state(module: nn.Module) -> dict[str, Tensor]:
+    """Draw θ ~ Q and return the state in which every Gaussian is a point mass at θ.
+
+    Whatever a module does with its Gaussians (sample them, use their means or their moments), in
+    this state it is evaluated at θ. So no module has to be trusted to sample from Q.
+    """
+    state = {}
+    for name, g in gaussians(module).items():
+        state[f"{name}.mean"] = g.sample().detach()
+        state[f"{name}.log_scale"] = torch.full_like(g.log_scale, -math.inf)
+    return state
 
 
 def kl(module: nn.Module) -> Tensor:

@@ -16,7 +16,7 @@ from pacbayes.networks.draws import Draw
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.quadrature import win_probabilities
 
-__all__ = ["Head", "aggregated", "differenced", "sampled"]
+__all__ = ["HEADS", "Head", "aggregated", "differenced", "sampled"]
 
 Head = Callable[[GaussianLinear, Draw], Draw]
 
@@ -61,3 +61,6 @@ def sampled(layer: GaussianLinear, a: Draw) -> Draw:
 
 def _erf(u: Tensor) -> Tensor:
     return torch.erf(u * 0.5**0.5)
+
+
+HEADS: tuple[Head, ...] = (aggregated, differenced, sampled)

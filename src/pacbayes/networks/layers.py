@@ -38,14 +38,23 @@ class GaussianLinear(nn.Module):
         Returns:
             Mean (..., outputs) and deviation, (..., 1) if all scales are equal.
         """
-        if self.weight.learned_scale:
+        if self.weight.learned_scale or self.bias.learned_scale:
             mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
-            spread = nn.functional.linear(a.square(), self.weight.variance, self.bias.variance)
-            return mean, spread.sqrt()
+            variance = self.weight.variance.expand_as(self.weight.mean)
+            own = self.bias.variance.expand_as(self.bias.mean)
+            return mean, nn.functional.linear(a.square(), variance, own).sqrt()
+        if not torch.equal(self.weight.log_scale, self.bias.log_scale):
+            return self._unequal_moments(a)
         moments: tuple[Tensor, Tensor] = _EqualMoments.apply(
             a, self.weight.mean, self.bias.mean, self.weight.variance
         )
         return moments
+
+    def _unequal_moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the moments where the bias has a fixed scale of its own."""
+        mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
+        squares = torch.linalg.vector_norm(a, dim=-1, keepdim=True).square()
+        return mean, (self.weight.variance * squares + self.bias.variance).sqrt()
 
 
 class _EqualMoments(torch.autograd.Function):

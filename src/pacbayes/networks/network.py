@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from pacbayes.data.tasks import Task, task_of
@@ -99,8 +98,8 @@ class Network(nn.Module):
         """Draw the output T times for each example, (T, B) or (T, B, k)."""
         if T < 1:
             raise ValueError(f"the number of samples must be at least 1, got {T}")
-        if self._sealed is None and torch.is_grad_enabled():
-            self.seal_prior()  # a training loop outside the library has begun
+        if self._sealed is None:  # every look at data counts, with gradients or without
+            self.seal_prior()
         return self.head(self.layer, self.body.draw(x, 1 if self.freshness == "exact" else T))
 
     def forward(self, x: Tensor, T: int) -> Tensor:

@@ -1,0 +1,90 @@
+"""What scikit-learn did to the data before a classifier saw them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import VotingClassifier
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import _is_fitted
+
+__all__ = ["fitted_before", "is_searched", "refuse_fitted_state"]
+
+_UNCHANGED = (BaseSearchCV, VotingClassifier, OneVsRestClassifier)  # pass the features on as is
+
+
+def fitted_before(estimator: Any) -> str | None:
+    """Return the name of a step that was fitted to the data before `estimator` received them.
+
+    Such a step has seen the bound set, and possibly its labels. It is found on the call stack: a
+    pipeline, or any other estimator, whose `fit` is calling this one.
+    """
+    for owner in _callers(estimator):
+        if isinstance(owner, Pipeline):
+            for name, step in owner.steps[:-1]:
+                if step not in (None, "passthrough") and _requires_fit(step):
+                    return f"{type(step).__name__} (step {name!r} of a pipeline)"
+        elif not isinstance(owner, _UNCHANGED):
+            return type(owner).__name__
+    return None
+
+
+def is_searched(estimator: Any) -> bool:
+    """Return whether a search such as GridSearchCV is fitting the estimator."""
+    return any(isinstance(owner, BaseSearchCV) for owner in _callers(estimator))
+
+
+def _callers(estimator: Any) -> Iterator[BaseEstimator]:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, BaseEstimator) and owner is not estimator:
+            yield owner
+        frame = frame.f_back
+
+
+def _requires_fit(step: Any) -> bool:
+    tags = getattr(step, "__sklearn_tags__", None)
+    return True if tags is None else bool(tags().requires_fit)
+
+
+def refuse_fitted_state(preprocessing: Any) -> None:
+    """Refuse a transformer that carries a fitted estimator where cloning does not reset it.
+
+    For example `FunctionTransformer(scaler.transform)` with a fitted scaler.
+    """
+    parameters = getattr(preprocessing, "get_params", dict)(deep=True)
+    for name, value in parameters.items():
+        for found in _reachable(value):
+            if isinstance(found, BaseEstimator) and _is_fitted(found) and found is not value:
+                raise ValueError(
+                    f"preprocessing carries a fitted {type(found).__name__} in {name!r}, which may "
+                    "have seen the bound set; give the unfitted transformer itself"
+                )
+
+
+def _reachable(value: Any) -> Iterator[Any]:
+    """Yield a parameter and what a callable or container in it refers to."""
+    yield value
+    if isinstance(value, functools.partial):
+        for part in (value.func, *value.args, *value.keywords.values()):
+            yield from _reachable(part)
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _reachable(part)
+    elif callable(value) and not isinstance(value, type | BaseEstimator):
+        yield from _of_callable(value)
+
+
+def _of_callable(function: Any) -> Iterator[Any]:
+    cells = getattr(function, "__closure__", None) or ()
+    yield getattr(function, "__self__", None)
+    yield from (cell.cell_contents for cell in cells)
+    yield from getattr(function, "__defaults__", None) or ()

@@ -1,0 +1,212 @@
+"""Ways to a certificate that is too small by careless use; each is refused, withheld or honest."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import BaggingClassifier
+from sklearn.feature_selection import SelectFromModel, SelectKBest
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
+from torch import nn
+
+from pacbayes import (
+    CertificateWarning,
+    Dense,
+    GaussianLinear,
+    Network,
+    PACBayesClassifier,
+    certify,
+    dense_network,
+    empirical_risk,
+    kl,
+)
+from pacbayes.networks import activations, heads
+from pacbayes.networks.bodies import Deterministic
+
+QUICK = {"widths": (), "epochs": 2, "prior_epochs": 2, "random_state": 0}
+
+
+def noise(n=400, d=30, seed=0):
+    """Return labels that have nothing to do with the features."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.integers(0, 2, n)
+
+
+def toy(n=200, d=4):
+    x = torch.randn(n, d)
+    return x, torch.where(x[:, 0] > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        LinearDiscriminantAnalysis(),
+        SelectKBest(k=5),
+        SelectFromModel(LogisticRegression()),
+        QuantileTransformer(n_quantiles=50),
+        SimpleImputer(),
+        StandardScaler(),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_1_a_step_fitted_before_the_classifier_costs_the_certificate(step):
+    pipeline = make_pipeline(step, PACBayesClassifier(**QUICK))
+    with pytest.warns(CertificateWarning, match=f"{type(step).__name__}.*preprocessing="):
+        pipeline.fit(*noise())
+    assert pipeline[-1].certificate_ is None
+
+
+def test_1_any_estimator_that_fits_the_classifier_to_changed_data_costs_the_certificate():
+    bagging = BaggingClassifier(PACBayesClassifier(**QUICK), n_estimators=1, random_state=0)
+    with pytest.warns(CertificateWarning, match="BaggingClassifier"):
+        bagging.fit(*noise())
+    assert bagging.estimators_[0].certificate_ is None
+
+
+def test_1_steps_that_are_not_fitted_keep_the_certificate():
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), PACBayesClassifier(**QUICK))
+    assert pipeline.fit(*noise())[-1].certificate_ is not None
+
+
+def test_1_supervised_steps_work_as_preprocessing_and_are_honest():
+    model = PACBayesClassifier(preprocessing=SelectKBest(k=5), **QUICK).fit(*noise())
+    assert model.preprocessing_.scores_ is not None
+    assert model.certificate_.bound > 0.45  # the labels are noise
+
+
+@pytest.mark.parametrize("smuggled", ["bound method", "closure", "argument"])
+def test_2_fitted_state_in_a_function_is_refused(smuggled):
+    x, y = noise()
+    scaler = StandardScaler().fit(x)
+    step = {
+        "bound method": FunctionTransformer(scaler.transform),
+        "closure": FunctionTransformer(lambda a: scaler.transform(a)),
+        "argument": FunctionTransformer(lambda a, by: by.transform(a), kw_args={"by": scaler}),
+    }[smuggled]
+    with pytest.raises(ValueError, match="carries a fitted StandardScaler"):
+        PACBayesClassifier(preprocessing=step, **QUICK).fit(x, y)
+
+
+class MeansInEvaluation(nn.Module):
+    """Draws in training mode, as usual, and uses its means in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = GaussianLinear(4, 8)
+
+    def forward(self, x):
+        weight, bias = self.layer.weight, self.layer.bias
+        if self.training:
+            return torch.tanh(x @ weight.sample().T + bias.sample())
+        return torch.tanh(x @ weight.mean.T + bias.mean)
+
+
+class OneDrawForEver(MeansInEvaluation):
+    """Returns the same draw at every call."""
+
+    def __init__(self):
+        super().__init__()
+        self.noise = torch.randn(8, 4)
+
+    def forward(self, x):
+        weight = self.layer.weight
+        return torch.tanh(x @ (weight.mean + weight.log_scale.exp() * self.noise.to(x)).T)
+
+
+@pytest.mark.parametrize("body", [MeansInEvaluation, OneDrawForEver])
+def test_3_a_body_is_evaluated_at_drawn_weights_whatever_it_does(body):
+    torch.manual_seed(0)
+    x, y = toy(400)
+    network = Network(body(), GaussianLinear(8, 1))
+    risk = empirical_risk(network.double().eval(), x.double(), y, 50)
+    layers = [network.body.module.layer, network.layer]
+    losses = []
+    for _ in range(4000):  # the risk of Q, drawn by hand
+        (W, b), (w, c) = [(g.weight.sample(), g.bias.sample()) for g in layers]
+        b = b if body is MeansInEvaluation else 0 * b
+        z = torch.tanh(x.double() @ W.T + b) @ w.T + c
+        losses.append((z.squeeze(-1) * y <= 0).double().mean())
+    truth = torch.stack(losses).mean().item()
+    assert risk.mean == pytest.approx(truth, abs=0.06)  # 300 shared draws: false alarm below 1e-5
+    assert risk.draws < 400 * 50
+
+
+def test_3_noise_outside_the_posterior_is_refused():
+    network = Network(nn.Dropout(0.5), GaussianLinear(4, 1))
+    network.body.module.train()
+    with pytest.raises(ValueError, match="different activations"), torch.no_grad():
+        network.draw(toy()[0], 2)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Network(Deterministic(nn.Identity()), GaussianLinear(4, 1), lambda *a: heads.sampled(*a)),
+        Network(
+            Dense([GaussianLinear(4, 3)], [lambda m, d, T: activations.relu(m, 0 * d, T)]),
+            GaussianLinear(3, 1),
+        ),
+        Network(Deterministic(nn.Identity()), type("Mine", (GaussianLinear,), {})(4, 1)),
+    ],
+    ids=["head", "rule", "layer"],
+)
+def test_3_heads_rules_and_layers_must_be_known_to_draw_from_q(network):
+    with pytest.raises(ValueError, match="not one of the library's own"):
+        certify(network, *toy(), samples=2)
+
+
+def test_5_the_variance_charged_is_the_variance_used():
+    layer, x = GaussianLinear(4, 2), torch.randn(5, 4)
+    layer.bias.log_scale.fill_(-3.0)
+    _, deviation = layer.moments(x)
+    expected = (x.square().sum(-1, keepdim=True) + np.exp(-6.0)).sqrt()
+    assert torch.allclose(deviation, expected)
+
+
+def test_6_a_layer_used_twice_is_refused():
+    layer = GaussianLinear(4, 4)
+    network = Network(Dense([layer, layer], [activations.relu] * 2), GaussianLinear(4, 1))
+    with pytest.raises(ValueError, match=r"one Gaussian is used as body\.layers\.0\.weight and as"):
+        kl(network)
+
+
+def test_7_every_look_at_data_seals_the_prior():
+    network = dense_network(4, (3,))
+    empirical_risk(network, *toy(), 2)
+    with torch.no_grad():
+        network.layer.weight.prior_mean.add_(1.0)
+    with pytest.raises(ValueError, match="the prior changed after the network first saw data"):
+        certify(network, *toy(), samples=2)
+
+
+def test_8_a_fit_that_fails_leaves_nothing_of_the_one_before():
+    x, y = noise()
+    model = PACBayesClassifier(**QUICK).fit(x, y)
+    assert model.certificate_ is not None
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full_like(x, np.nan), y)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_9_a_search_that_pays_for_one_candidate_warns():
+    search = GridSearchCV(PACBayesClassifier(**QUICK), {"learning_rate": [0.001, 0.01]}, cv=2)
+    with pytest.warns(CertificateWarning, match="set priors to their number"):
+        search.fit(*noise(100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CertificateWarning)
+        search.set_params(estimator__priors=2).fit(*noise(100))
+
+
+def test_12_a_frozen_body_stays_in_evaluation_mode_during_training():
+    body = nn.Sequential(nn.BatchNorm1d(4), nn.ReLU()).requires_grad_(False)
+    network = Network(Deterministic(body), GaussianLinear(4, 1))
+    network.train()
+    network(toy()[0], 1)
+    assert not any(module.training for module in body.modules())
+    assert certify(network, *toy(), samples=2).bound <= 1
