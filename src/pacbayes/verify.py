@@ -404,6 +404,7 @@ def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[Array, Findi
         "split.safetensors is not the one that was certified": _sha256(path) == claimed,
         "the prior is data-free, so a split is not allowed": learned,
         f"split.safetensors is not what seed {s.seed} draws": np.array_equal(index, drawn),
+        "split.safetensors does not hold int64 indices": index.dtype == np.int64,
     }
     detail = f"{len(drawn)} of {count} examples, drawn by seed; the prior learned from the others"
     finding = _finding("bound set", detail, must)

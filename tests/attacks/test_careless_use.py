@@ -26,6 +26,7 @@ from pacbayes import (
     empirical_risk,
     kl,
 )
+from pacbayes.certificates.explanation import sentence
 from pacbayes.networks import activations, heads
 from pacbayes.networks.bodies import Deterministic
 
@@ -210,3 +211,11 @@ def test_12_a_frozen_body_stays_in_evaluation_mode_during_training():
     network(toy()[0], 1)
     assert not any(module.training for module in body.modules())
     assert certify(network, *toy(), samples=2).bound <= 1
+
+
+def test_11_a_probability_is_never_printed_as_one():
+    network, data = dense_network(4, (3,)), toy()
+    for delta, shown in ((1e-7, "0.9999999"), (0.05, "0.95"), (1e-20, "1 − 1e-20")):
+        certificate = certify(network, *data, delta=delta, samples=2)
+        assert f"probability {shown}," in str(certificate)
+        assert f"probability {shown} over" in sentence(certificate)

@@ -8,7 +8,7 @@ and `kl` are E_Q R_S and KL(Q|P) unless the function says otherwise.
 from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.binary_kl import binary_kl, kl_inverse, kl_inverse_below
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
-from pacbayes.bounds.domain import percent_up
+from pacbayes.bounds.domain import confidence, percent_up
 from pacbayes.bounds.monte_carlo import (
     bernstein,
     betting,
@@ -31,6 +31,7 @@ __all__ = [
     "catoni_c",
     "catoni_lambda",
     "clopper_pearson",
+    "confidence",
     "disintegrated",
     "empirical_bernstein",
     "first_order",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
-__all__ = ["check", "check_probability", "percent_up", "upward"]
+__all__ = ["check", "check_probability", "confidence", "percent_up", "upward"]
 
 _LARGEST_N = 10**15  # integers up to here are exact in float64
 
@@ -31,6 +32,16 @@ def percent_up(value: float, digits: int = 2) -> str:
     """Format a fraction as a percentage, rounded up so that a printed bound still holds."""
     scale = 10**digits
     return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"
+
+
+def confidence(delta: float) -> str:
+    """Format 1 − δ exactly in decimals, never as 1.
+
+    >>> confidence(0.05), confidence(1e-7), confidence(1e-30)
+    ('0.95', '0.9999999', '1 − 1e-30')
+    """
+    exact = 1 - Decimal(repr(delta))
+    return str(exact) if delta >= 1e-15 else f"1 − {delta:g}"
 
 
 def upward(x: float) -> float:

@@ -82,7 +82,8 @@ class Certificate:
 
     def __str__(self) -> str:
         return (
-            f"at most {bounds.percent_up(self.bound)} error with probability {1 - self.delta:g}, "
+            f"at most {bounds.percent_up(self.bound)} error with probability "
+            f"{bounds.confidence(self.delta)}, "
             f"by {self.bound_name} on {self.n} examples: {self.predictor}"
         )
 

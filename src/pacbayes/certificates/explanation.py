@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pacbayes import paper
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import confidence, percent_up
 from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.choices import Predictor
 
@@ -54,7 +54,7 @@ def sentence(c: Certificate) -> str:
     """Say which predictor the certificate covers, and with which probability."""
     sampled = "" if c.draws is None else " and of the sampled networks"
     return (
-        f"With probability {1 - c.delta:g} over the choice of the {c.n} training examples{sampled},"
+        f"With probability {confidence(c.delta)} over the choice of the {c.n} training examples{sampled},"
         f"\nthis bounds the error on new examples of the\n{c.predictor}.\n"
         f"Theorem: {c.bound_name}."
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -126,6 +127,8 @@ class Run:
         if not path.exists() or file_sha256(path) != self.record.data.split_sha256:
             raise DamagedFileError(f"{path} is missing or is not the run's split")
         index = load_tensors(path)[0]["bound"]
+        if index.dtype != torch.int64:
+            raise DamagedFileError(f"{path} must hold int64 indices, got {index.dtype}")
         return x[index].contiguous(), y[index].contiguous()
 
     def build_network(self) -> Network:
