@@ -1,13 +1,24 @@
 /* One training step of a dense signed-output network: T samples of each input go forward and
  * backward chunk by chunk. Plain C behind a plain interface; see library.py for its meaning. */
+#include "vector.h"
+
+#include "pool.inc"
+#include "random.inc"
+#include "products.inc"
+#include "signs.inc"
+
 #include "engine.h"
 
-#include "adam.h"
-#include "backward.h"
-#include "gradients.h"
-#include "reinforce.h"
-#include "space.h"
-#include "weights.h"
+#include "first.inc"
+#include "space.inc"
+#include "weights.inc"
+#include "classes.inc"
+#include "tree.inc"
+#include "forward.inc"
+#include "backward.inc"
+#include "gradients.inc"
+#include "reinforce.inc"
+#include "adam.inc"
 
 static void free_room(engine *e) {
     free(e->d1), free(e->dv1), free(e->masks);

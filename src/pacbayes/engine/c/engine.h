@@ -9,9 +9,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "pool.h"
-#include "signs.h"
-
 #define GROUPS 4 /* fixed partial sums: bit-identical results for any number of threads */
 #define BATCH 256 /* inputs of a chunk of REINFORCE, whose draws each go through all chunks */
 #define PAD 16   /* ip and op are in and out rounded up to a multiple of this */
