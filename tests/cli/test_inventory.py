@@ -9,6 +9,7 @@ import torch
 
 from pacbayes import __version__
 from pacbayes.cli import inventory
+from pacbayes.engine import interface
 from pacbayes.engine import library as engine
 
 
@@ -31,10 +32,20 @@ def test_the_engine_is_named_or_its_absence_explained(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
     found = inventory.take_inventory()
     assert found.native is None
-    assert found.why_torch == ("the native engine needs AVX2 or AVX-512; PyTorch reports DEFAULT")
+    assert found.why_torch == "the native engine needs AVX2 or AVX-512; PyTorch reports DEFAULT"
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(engine, "__file__", "/nowhere/engine.py")
     assert "not built" in inventory.take_inventory().why_torch
+
+
+@pytest.mark.skipif(not engine.available(), reason="the native engine is not built")
+def test_a_library_of_another_version_is_not_used_and_info_says_so(monkeypatch):
+    monkeypatch.setattr(interface, "ABI", interface.ABI + 1)
+    monkeypatch.setattr(engine, "library", engine.library.__wrapped__)  # search again
+    found = inventory.take_inventory()
+    assert found.native is None
+    assert "another version of pacbayes" in found.why_torch
+    assert f"ABI number {interface.ABI - 1}, needed {interface.ABI}" in found.why_torch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name")

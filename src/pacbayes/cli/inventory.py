@@ -60,22 +60,13 @@ def take_inventory() -> Inventory:
         },
         platform=f"{platform.system()} {platform.release()}, {platform.machine()}, {processor()}",
         native=native,
-        why_torch=None if native else _why_torch(),
+        why_torch=None if native else native_library.why_missing(),
         cores=_cores(),
         threads=torch.get_num_threads(),
         cache=str(cache_folder()),
         cached=_cached(cache_folder()),
         extras={name: all(map(_installed, needs)) for name, needs in _EXTRAS.items()},
     )
-
-
-def _why_torch() -> str:
-    capability = torch.backends.cpu.get_cpu_capability()
-    if capability not in ("AVX2", "AVX512"):
-        return f"the native engine needs AVX2 or AVX-512; PyTorch reports {capability}"
-    if not list(Path(native_library.__file__).parent.glob("libengine-*.so")):
-        return "the native engine was not built; without a compiler, PyTorch is used"
-    return "the native engine was built for another system"
 
 
 def _cores() -> int:

@@ -6,12 +6,11 @@ path stays the reference, and serves every other body, device, precision and pro
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
-from pacbayes.engine.library import Activation, Engine, Estimator, address, unfit
+from pacbayes.engine.interface import Activation, AdamTensor, Estimator, Update
+from pacbayes.engine.library import Engine, address, unfit
 from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import leave_one_out
@@ -35,16 +34,6 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     if len({g.learned_scale for g in gaussians}) != 1:
         return "the native engine takes scales that are all learned or all fixed"
     return None
-
-
-class _Tensor(ctypes.Structure):
-    """`tensor` of c/adam.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("value", "gradient", "m", "v")),
-        *((name, ctypes.c_void_p) for name in ("prior_mean", "prior_log_scale")),
-        ("count", ctypes.c_int64),
-    )
 
 
 class NativeEngine(Engine):
@@ -98,26 +87,28 @@ class NativeEngine(Engine):
                 raise ValueError("a step of Adam needs the gradient that loss_and_grad leaves")
             self._adam_addresses = used
             rows = zip(self._trained, used, strict=True)
-            self._adam_tensors = (_Tensor * len(used))(
+            self._adam_tensors = (AdamTensor * len(used))(
                 *(
-                    _Tensor(*each, address(mean), address(log_scale), p.numel())
+                    AdamTensor(*each, address(mean), address(log_scale), p.numel())
                     for (p, mean, log_scale), each in rows
                 )
             )
         self._steps += 1
         group = optimiser.param_groups[0]
+        beta1, beta2 = group["betas"]
+        update = Update(
+            tensors=self._adam_tensors,
+            steps=int(self._steps.item()),
+            coefficient=coefficient,
+            rate=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=group["eps"],
+            count=len(used),
+            threads=torch.get_num_threads(),
+        )
         with self._lock:
-            self._native.pb_adam(
-                self._handle,
-                self._adam_tensors,
-                len(used),
-                coefficient,
-                group["lr"],
-                *group["betas"],
-                group["eps"],
-                int(self._steps.item()),
-                torch.get_num_threads(),
-            )
+            self._native.pb_adam(self._handle, update)
 
 
 _ACTIVATIONS = {
