@@ -66,8 +66,8 @@ static void fill(setting *s) {
 }
 
 static void empty(setting *s) {
-    for (int n = 0; n < 4 * (s->shape->depth + 1); n++)
-        free(s->parameters[n]), free(s->gradients[n]);
+    for (int array = 0; array < 4 * (s->shape->depth + 1); array++)
+        free(s->parameters[array]), free(s->gradients[array]);
     free(s->features);
 }
 
@@ -122,15 +122,15 @@ static void check_failures(setting *s) {
     static const int64_t index[EXAMPLES] = {4, 0, 2, 2, 1};
     engine *e = NULL;
     int failures = -1;
-    for (int n = 0; !e; n++, failures++) {
-        before_failure = n;
+    for (int first = 0; !e; first++, failures++) {
+        before_failure = first;
         e = open_engine(s);
         before_failure = INT_MAX;
     }
     REQUIRE(failures > 64); /* so that the list of memory has grown */
     pb_step step = step_of(s, index, EXAMPLES);
-    for (int n = 0, status = OUT_OF_MEMORY; status != DONE; n++) {
-        before_failure = n;
+    for (int first = 0, status = OUT_OF_MEMORY; status != DONE; first++) {
+        before_failure = first;
         status = pb_run(e, &step);
         before_failure = INT_MAX;
         REQUIRE(status == DONE || status == OUT_OF_MEMORY);

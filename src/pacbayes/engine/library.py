@@ -178,7 +178,9 @@ class Engine:
         with self._lock:
             status = self._native.pb_run(self._handle, job)
         if status == Status.OUT_OF_MEMORY:
-            raise MemoryError(f"no memory for a step of {len(chosen)} examples; use fewer at a time")
+            raise MemoryError(
+                f"no memory for a step of {len(chosen)} examples; use a smaller batch"
+            )
         if status == Status.BAD_INDEX:
             raise ValueError(
                 f"index must lie between 0 and {len(features) - 1}, got values from"

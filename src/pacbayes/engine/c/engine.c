@@ -39,7 +39,7 @@ int pb_abi(void) { return PB_ABI; }
 void pb_close(engine *e) {
     if (!e) return;
     if (e->threads) close_pool(e->threads);
-    for (int i = 0; i < e->owned_count; i++) free(e->owned[i]);
+    while (e->owned_count) free(e->owned[--e->owned_count]);
     free_room(e);
     free(e->owned);
     free(e);
@@ -105,7 +105,8 @@ void pb_adam(engine *e, const pb_update *update) {
         .epsilon = (float)update->epsilon,
     };
     int tasks = 0;
-    for (int n = 0; n < update->count; n++) tasks += blocks_of(&update->tensors[n]);
+    for (int tensor = 0; tensor < update->count; tensor++)
+        tasks += blocks_of(&update->tensors[tensor]);
     run_tasks(e->threads, update->threads, tasks, adam_task, &rule);
 }
 
@@ -116,8 +117,8 @@ void pb_normals(uint64_t seed, uint64_t step, uint64_t chunk, float *out, int64_
 
 void pb_words(uint64_t seed, uint64_t step, uint64_t chunk, uint32_t *out, int64_t count) {
     stream random = open_stream(seed, step, chunk);
-    for (int64_t i = 0; i + LANES <= count; i += LANES) {
+    for (offset at = 0; at + LANES <= count; at += LANES) {
         vu words = next_words(&random);
-        memcpy(out + i, &words, sizeof words);
+        memcpy(out + at, &words, sizeof words);
     }
 }

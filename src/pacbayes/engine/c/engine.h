@@ -12,7 +12,8 @@
  *   j  a unit of a layer    k  a unit below it        n  the number of a task, a point, an entry
  *   x  a feature            a  an activation          z  its pre-activation
  *   u  mean/deviation of z  c  accumulators of a tile
- * and dm, dv, da are the gradients of the risk in a mean, a variance and an activation. */
+ * and dm, dv, dz, da, dF, dP are the gradients of the risk in a mean, a variance, z, a, the output
+ * F of two classes and the output P of more. */
 #ifndef PACBAYES_ENGINE_H
 #define PACBAYES_ENGINE_H
 
