@@ -10,6 +10,7 @@ import numpy as np
 
 from pacbayes import bounds
 from pacbayes.bounds import percent_up
+from pacbayes.extras import require
 from pacbayes.files import load_json, write_atomically
 from pacbayes.runs.folder import Run
 
@@ -32,6 +33,7 @@ _CELLS = 36
 
 def plot_history(run: Run, out: Path) -> None:
     """Bound, risk and KL over the epochs of a run."""
+    require("plots", "a plot")
     from matplotlib.figure import Figure
 
     _check(out)
@@ -76,6 +78,7 @@ def plot_history(run: Run, out: Path) -> None:
 
 def plot_bounds(n: int, delta: float, out: Path) -> None:
     """Every bound for the randomised classifier: along the KL, along the risk, and the least."""
+    require("plots", "a plot")
     from matplotlib.figure import Figure
 
     _check(out)
