@@ -79,13 +79,13 @@ mutants: .venv/installed
 dist: .venv/installed
 	$(BIN)/python -m build
 
-# `make run` needs the package alone; everything else needs the tools and extras as well.
+# `make run` needs no more than the package; the rest needs the tools and extras as well.
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
 BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/engine/c/*)
 
 .venv/core: $(BUILT_FROM)
 	$(PYTHON) -m venv .venv
-	$(INSTALL) .
+	$(INSTALL) '.[plots]'
 	touch $@
 
 .venv/installed: $(BUILT_FROM)
