@@ -55,15 +55,15 @@ def test_the_processor_is_called_what_linux_calls_it():
 
 
 def test_an_extra_is_there_if_all_it_needs_is(monkeypatch):
-    monkeypatch.setattr(inventory, "_installed", lambda name: name != "onnxscript")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
     extras = inventory.take_inventory().extras
-    assert extras == {"cluster": True, "export": False, "tensorboard": True}
+    assert extras == {"plots": True, "cluster": True, "export": False, "tensorboard": True}
 
 
 def test_info_shows_it_all(run_cli, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(inventory, "_installed", lambda name: False)
+    monkeypatch.setattr(inventory, "missing", lambda extra: [extra])
     code, out, err = run_cli("info")
     assert (code, err) == (0, "")
     assert f"pacbayes  {__version__}\ntorch     {torch.__version__}\n" in out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 from dataclasses import dataclass
@@ -14,15 +13,10 @@ import torch
 import pacbayes
 from pacbayes.data.idx import cache_folder
 from pacbayes.engine import library as native_library
+from pacbayes.extras import EXTRAS, missing
 from pacbayes.runs.versions import processor
 
 __all__ = ["Inventory", "take_inventory"]
-
-_EXTRAS = {
-    "cluster": ("distributed",),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
-    "tensorboard": ("tensorboard",),
-}
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,7 @@ def take_inventory() -> Inventory:
         threads=torch.get_num_threads(),
         cache=str(cache_folder()),
         cached=_cached(cache_folder()),
-        extras={name: all(map(_installed, needs)) for name, needs in _EXTRAS.items()},
+        extras={name: not missing(name) for name in EXTRAS},
     )
 
 
@@ -83,7 +77,3 @@ def _cached(folder: Path) -> dict[str, int]:
         for place in sorted(folder.iterdir())
         if place.is_dir()
     }
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
