@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors mutants clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors mutants dist clean
 
-run: .venv/installed
+run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
 	$(BIN)/pacbayes certify $(RUN)
 	@echo "For pacbayes on your path: source $(BIN)/activate"
@@ -75,10 +75,23 @@ recipes: .venv/installed
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
 
-.venv/installed: pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/engine/c/*)
+# The wheel and the source distribution, in dist.
+dist: .venv/installed
+	$(BIN)/python -m build
+
+# `make run` needs no more than the package; the rest needs the tools and extras as well.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/engine/c/*)
+
+.venv/core: $(BUILT_FROM)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) '.[plots]'
 	touch $@
+
+.venv/installed: $(BUILT_FROM)
+	$(PYTHON) -m venv .venv
+	$(INSTALL) '.[dev]'
+	touch .venv/core $@
 
 clean:
 	rm -rf .venv

@@ -131,7 +131,7 @@ def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch)
     assert "torch engine (the native engine does not draw weights for every example)" in err
     monkeypatch.setattr(library, "library", lambda: None)
     err = run_cli(*train, "--out", tmp_path / "d")[2]
-    assert "torch engine (the native engine is not built for this machine)" in err
+    assert "torch engine (the native engine is not available on this machine" in err
 
 
 def test_train_as_json_and_again(run_cli, csv, tmp_path):

@@ -9,6 +9,7 @@ import torch
 
 from pacbayes import __version__
 from pacbayes.cli import inventory
+from pacbayes.engine import interface
 from pacbayes.engine import library as engine
 
 
@@ -31,10 +32,20 @@ def test_the_engine_is_named_or_its_absence_explained(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
     found = inventory.take_inventory()
     assert found.native is None
-    assert found.why_torch == ("the native engine needs AVX2 or AVX-512; PyTorch reports DEFAULT")
+    assert found.why_torch == "the native engine needs AVX2 or AVX-512; PyTorch reports DEFAULT"
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(engine, "__file__", "/nowhere/engine.py")
     assert "not built" in inventory.take_inventory().why_torch
+
+
+@pytest.mark.skipif(not engine.available(), reason="the native engine is not built")
+def test_a_library_of_another_version_is_not_used_and_info_says_so(monkeypatch):
+    monkeypatch.setattr(interface, "ABI", interface.ABI + 1)
+    monkeypatch.setattr(engine, "library", engine.library.__wrapped__)  # search again
+    found = inventory.take_inventory()
+    assert found.native is None
+    assert "another version of pacbayes" in found.why_torch
+    assert f"ABI number {interface.ABI - 1}, needed {interface.ABI}" in found.why_torch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the name")
@@ -44,15 +55,15 @@ def test_the_processor_is_called_what_linux_calls_it():
 
 
 def test_an_extra_is_there_if_all_it_needs_is(monkeypatch):
-    monkeypatch.setattr(inventory, "_installed", lambda name: name != "onnxscript")
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
     extras = inventory.take_inventory().extras
-    assert extras == {"cluster": True, "export": False, "tensorboard": True}
+    assert extras == {"plots": True, "cluster": True, "export": False, "tensorboard": True}
 
 
 def test_info_shows_it_all(run_cli, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(inventory, "_installed", lambda name: False)
+    monkeypatch.setattr(inventory, "missing", lambda extra: [extra])
     code, out, err = run_cli("info")
     assert (code, err) == (0, "")
     assert f"pacbayes  {__version__}\ntorch     {torch.__version__}\n" in out

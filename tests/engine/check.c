@@ -1,58 +1,181 @@
-/* Steps of every kind on odd shapes, for the sanitizers to watch. */
+/* Run steps of every kind on odd shapes, and let every allocation fail once, for the sanitizers to
+ * watch. */
+#include <immintrin.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static atomic_int before_failure = INT_MAX; /* allocations that succeed before one fails */
+static int refused(void) { return atomic_fetch_sub(&before_failure, 1) == 0; }
+#define malloc(size) (refused() ? NULL : malloc(size))
+#define calloc(count, size) (refused() ? NULL : calloc(count, size))
+#define realloc(memory, size) (refused() ? NULL : realloc(memory, size))
+#define aligned_alloc(alignment, size) (refused() ? NULL : aligned_alloc(alignment, size))
 #include "engine.c"
 
-#include <stdio.h>
+#define REQUIRE(condition)                                                                         \
+    if (!(condition)) {                                                                            \
+        fprintf(stderr, "line %d: not %s\n", __LINE__, #condition);                                \
+        exit(1);                                                                                   \
+    }
+
+enum { EXAMPLES = 5, DEEPEST = 9, ARRAYS = 4 * (DEEPEST + 1) };
+
+typedef struct {
+    int depth, classes, fail; /* fail: let allocations fail */
+    int32_t widths[DEEPEST + 2];
+} shape;
+
+static const shape SHAPES[] = {
+    {1, 2, 0, {3, 1, 1}},
+    {1, 2, 0, {7, 5, 1}},
+    {2, 2, 1, {20, 17, 33, 1}},
+    {3, 2, 0, {4, 16, 1, 40, 1}},
+    {9, 2, 0, {4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 1}},
+    {1, 3, 0, {5, 6, 3}},
+    {2, 37, 1, {4, 3, 9, 37}},
+};
+
+typedef struct {
+    const shape *shape;
+    int activation, estimator, learned, samples, threads;
+    float *parameters[ARRAYS], *gradients[ARRAYS], *features, labels[EXAMPLES];
+} setting;
+
+static float *numbers(size_t count, size_t period, float scale, float least_value) {
+    float *out = calloc(count, sizeof(float));
+    for (size_t i = 0; i < count; i++) out[i] = scale * (float)(i % period) + least_value;
+    return out;
+}
+
+static void fill(setting *s) {
+    const int32_t *widths = s->shape->widths;
+    for (int l = 0; l <= s->shape->depth; l++) {
+        size_t in = (size_t)widths[l], out = (size_t)widths[l + 1];
+        size_t sizes[] = {in * out, out, s->learned ? in * out : 1, s->learned ? out : 1};
+        for (int k = 0; k < 4; k++) {
+            s->parameters[4 * l + k] = numbers(sizes[k], 7, 0.1f, -0.3f);
+            s->gradients[4 * l + k] = numbers(sizes[k], 1, 0, 0);
+        }
+    }
+    s->features = numbers((size_t)(EXAMPLES * widths[0]), 3, 1, 0);
+    for (int i = 0; i < EXAMPLES; i++)
+        s->labels[i] = s->shape->classes > 2 ? (float)(i % 3) : i % 2 ? 1.0f : -1.0f;
+}
+
+static void empty(setting *s) {
+    for (int array = 0; array < 4 * (s->shape->depth + 1); array++)
+        free(s->parameters[array]), free(s->gradients[array]);
+    free(s->features);
+}
+
+static engine *open_engine(const setting *s) {
+    return pb_open(s->shape->depth, s->shape->widths, s->activation, s->estimator, s->learned,
+                   s->samples);
+}
+
+static pb_step step_of(setting *s, const int64_t *index, int count) {
+    return (pb_step){.parameters = (const float *const *)s->parameters,
+                     .gradients = s->gradients,
+                     .features = s->features,
+                     .labels = s->labels,
+                     .index = index,
+                     .examples = EXAMPLES,
+                     .seed = 1,
+                     .number = 2,
+                     .count = count,
+                     .log_loss = s->samples % 2,
+                     .threads = s->threads};
+}
+
+static void check_steps(setting *s, engine *e) {
+    static const int64_t index[EXAMPLES] = {4, 0, 2, 2, 1}, many[150] = {0};
+    for (int count = 1; count <= EXAMPLES; count += 4) {
+        pb_step step = step_of(s, index, count), bad = step;
+        pb_step evaluation = step_of(s, many, s->samples < 50 ? 150 : 9); /* several chunks */
+        REQUIRE(pb_run(e, &step) == DONE);
+        REQUIRE(step.loss >= -1e-5 && step.loss <= count);
+        evaluation.gradients = NULL;
+        REQUIRE(pb_run(e, &evaluation) == DONE);
+        bad.examples = 4;
+        REQUIRE(pb_run(e, &bad) == BAD_INDEX);
+    }
+}
+
+static void check_adam(setting *s, engine *e) {
+    size_t width = (size_t)s->shape->widths[1];
+    float *moment1 = numbers(width, 1, 0, 0), *moment2 = numbers(width, 1, 0, 0), log_scale = 0;
+    for (int is_mean = 0; is_mean < 2; is_mean++) {
+        pb_tensor tensor = {
+            s->parameters[1], s->gradients[1], moment1, moment2, is_mean ? s->parameters[1] : NULL,
+            &log_scale,       (int64_t)width};
+        pb_update update = {&tensor, 1 + is_mean, 0.1, 1e-3, 0.9, 0.999, 1e-8, 1, s->threads};
+        pb_adam(e, &update);
+    }
+    free(moment1), free(moment2);
+}
+
+/* Whatever allocation fails, the engine says so, and the same engine works afterwards. */
+static void check_failures(setting *s) {
+    static const int64_t index[EXAMPLES] = {4, 0, 2, 2, 1};
+    engine *e = NULL;
+    int failures = -1;
+    for (int first = 0; !e; first++, failures++) {
+        before_failure = first;
+        e = open_engine(s);
+        before_failure = INT_MAX;
+    }
+    REQUIRE(failures > 64); /* so that the list of memory has grown */
+    pb_step step = step_of(s, index, EXAMPLES);
+    for (int first = 0, status = OUT_OF_MEMORY; status != DONE; first++) {
+        before_failure = first;
+        status = pb_run(e, &step);
+        before_failure = INT_MAX;
+        REQUIRE(status == DONE || status == OUT_OF_MEMORY);
+    }
+    pb_close(e);
+}
+
+static int fits(const setting *s) {
+    int drawn_or_tree = s->estimator == REINFORCE || s->estimator == TREE;
+    int any_activation = s->estimator == MARGINAL || s->estimator == REINFORCE;
+    int no_baseline = s->activation != SIGN || s->estimator == TREE;
+    return !(drawn_or_tree && (s->learned || s->shape->classes > 2)) &&
+           (any_activation || s->activation == SIGN) && (no_baseline || s->samples > 1);
+}
+
+static void check(setting *s) {
+    if (!fits(s)) return;
+    fill(s);
+    engine *e = open_engine(s);
+    REQUIRE(e);
+    check_steps(s, e);
+    check_adam(s, e);
+    pb_close(e);
+    if (s->samples == 2 && s->shape->fail) check_failures(s);
+    empty(s);
+}
 
 int main(void) {
-    int32_t shapes[][5] = {{3, 1, 1, 0, 0}, {7, 5, 1, 0, 0}, {20, 17, 33, 1, 0}, {4, 16, 1, 40, 1},
-                           {5, 6, 3, 0, 0}, {4, 3, 9, 37, 0}};
-    int depths[] = {1, 1, 2, 3, 1, 2}, samples[] = {1, 2, 10, 97, 300};
-    for (int s = 0; s < 6; s++)
-        for (int act = 0; act < 3; act++)
-            for (int est = 0; est <= TREE; est++)
+    static const int samples[] = {1, 2, 10, 97, 300};
+    const int32_t widths[] = {3, 2, 1};
+    REQUIRE(pb_abi() == PB_ABI);
+    REQUIRE(!pb_open(1, widths, RELU, MARGINAL, 0, 0));
+    REQUIRE(!pb_open(1, widths, RELU, MARGINAL, 0, INT_MAX));
+    for (size_t n = 0; n < sizeof SHAPES / sizeof *SHAPES; n++)
+        for (int activation = RELU; activation <= SIGN; activation++)
+            for (int estimator = MARGINAL; estimator <= TREE; estimator++)
                 for (int learned = 0; learned < 2; learned++)
-                    for (int t = act == SIGN && est != TREE; t < 5; t++) {
-                        int many_classes = s >= 4;
-                        int baseline = est >= REINFORCE, signs = est && est != REINFORCE;
-                        if ((baseline && (learned || many_classes)) || (signs && act != SIGN)) continue;
-                        int depth = depths[s], d = shapes[s][0], n = 5;
-                        float *parameters[16], *gradients[16], *x = calloc(n * d, 4), y[5];
-                        for (int l = 0; l <= depth; l++) {
-                            size_t in = shapes[s][l], out = shapes[s][l + 1];
-                            size_t sizes[] = {in * out, out, learned ? in * out : 1, learned ? out : 1};
-                            for (int k = 0; k < 4; k++) {
-                                parameters[4 * l + k] = calloc(sizes[k], 4);
-                                gradients[4 * l + k] = calloc(sizes[k], 4);
-                                for (size_t i = 0; i < sizes[k]; i++)
-                                    parameters[4 * l + k][i] = 0.1f * (float)(i % 7) - 0.3f;
-                            }
-                        }
-                        for (int i = 0; i < n * d; i++) x[i] = (float)(i % 3);
-                        for (int i = 0; i < n; i++) y[i] = many_classes ? (float)(i % 3) : i % 2 ? 1.0f : -1.0f;
-                        int64_t index[] = {4, 0, 2, 2, 1}, many[150] = {0};
-                        engine *e = pb_open(depth, shapes[s], act, est, learned, samples[t]);
-                        for (int count = 1; count <= n; count += 4) {
-                            const float *const *from = (const float *const *)parameters;
-                            double loss = -1;
-                            int threads = 1 + t % 3;
-                            if (pb_run(e, from, gradients, x, y, n, index, count, 1, 2, t % 2, threads, &loss) ||
-                                !(loss >= -1e-5 && loss <= count))
-                                return 1;
-                            if (pb_run(e, from, NULL, x, y, n, many, 150, 1, 2, 0, 2, &loss)) return 1;
-                            if (pb_run(e, from, gradients, x, y, 4, index, count, 1, 2, 0, 2, &loss) != 2)
-                                return 2;
-                        }
-                        size_t width = shapes[s][1];
-                        float *m = calloc(width, 4), *v = calloc(width, 4), scale = 0;
-                        for (int mean = 0; mean < 2; mean++) {
-                            tensor tensors[] = {{parameters[1], gradients[1], m, v,
-                                                 mean ? parameters[1] : NULL, &scale, (int64_t)width}};
-                            pb_adam(e, tensors, 1, 0.1f, 1e-3, 0.9, 0.999, 1e-8, 1 + mean, 1 + t % 3);
-                        }
-                        free(m), free(v);
-                        pb_close(e);
-                        for (int k = 0; k < 4 * (depth + 1); k++) free(parameters[k]), free(gradients[k]);
-                        free(x);
+                    for (int t = 0; t < 5; t++) {
+                        setting s = {.shape = &SHAPES[n],
+                                     .activation = activation,
+                                     .estimator = estimator,
+                                     .learned = learned,
+                                     .samples = samples[t],
+                                     .threads = 1 + t % 3};
+                        check(&s);
                     }
     puts("ok");
     return 0;

@@ -174,9 +174,9 @@ def test_strided_and_double_inputs_are_read_right_and_wrong_ones_refused():
     assert not strided.is_contiguous()
     assert native.loss(strided, y.double(), index.int(), 1, 1) == expected
     for bad in (index + 1, index - 1):
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(ValueError, match="index must lie between 0 and 49"):
             native.loss(x, y, bad, 1, 1)
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match=r"needs examples of shape \(50, 5\).*got \(50, 4\)"):
         native.loss(x[:, :4], y, index, 1, 1)
 
 
@@ -290,10 +290,10 @@ def test_misuse_is_an_error_not_a_crash():
         with pytest.raises(ValueError, match=f"samples must be at least 1, got {samples}"):
             NativeEngine(network, samples)
     native, (x, y, index) = NativeEngine(network, 2), toy()
-    with pytest.raises(ValueError, match="needs the gradient"):
+    with pytest.raises(ValueError, match="adam_step needs a gradient"):
         native.adam_step(torch.optim.Adam(network.parameters()), 0.1)
     for bad in (index[:0], index > 2):
-        with pytest.raises(ValueError, match="chosen by number"):
+        with pytest.raises(ValueError, match="index must list the numbers"):
             native.loss(x, y, bad, 1, 1)
 
 
@@ -345,7 +345,7 @@ def mixed_scales():
     ],
 )
 def test_what_it_cannot_take_is_left_to_torch(network):
-    assert "the native engine takes" in unsupported(network, torch.zeros(3, 5))
+    assert unsupported(network, torch.zeros(3, 5)).startswith("the native engine ")
 
 
 def test_what_the_library_makes_it_takes():
@@ -359,7 +359,7 @@ def test_what_the_library_makes_it_takes():
 def test_reinforce_takes_two_classes_and_fixed_scales():
     many = dense_network(5, (3,), "relu", classes=3)
     for network in (many, dense_network(5, (3,), "relu", learned_scale=True)):
-        with pytest.raises(ValueError, match="two classes and scales that are fixed"):
+        with pytest.raises(ValueError, match="two classes and fixed scales"):
             NativeEngine(network, 4, reinforce=True)
 
 
@@ -415,7 +415,7 @@ def test_without_a_build_torch_serves_and_native_is_refused(monkeypatch):
     settings = Settings(widths=(3,), samples=2, epochs=1)
     network, (x, y, _) = build_network(settings, 5), toy(n=20)
     assert Trainer(network, x, y, settings).native is None
-    with pytest.raises(ValueError, match="not built for this machine; use --engine torch"):
+    with pytest.raises(ValueError, match=r"not available on this machine .*; use --engine torch"):
         Trainer(network, x, y, settings.model_copy(update={"engine": "native"}))
 
 

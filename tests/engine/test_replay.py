@@ -32,7 +32,7 @@ def up(count, unit):
 
 
 def chunk_inputs(T):
-    """As space.h has it: 64 rows or more that fill vectors best."""
+    """As in space.inc: 64 rows or more that fill vectors best."""
     best = least = 1 if T >= 64 else -(-64 // T)
     for i in range(least, 256 // T + 1):
         if (-i * T % LANES) * best < (-best * T % LANES) * i:
@@ -182,7 +182,7 @@ def test_the_log_loss_is_float64s(kind, classes, monkeypatch):
 
 
 def drawn_layers(network, key):
-    """A draw of every weight and bias in float64, with its score, laid out as in reinforce.h."""
+    """A draw of every weight and bias in float64, with its score, laid out as in reinforce.inc."""
     layers, sizes = [*network.body.layers, network.layer], []
     for i, y in enumerate(layers):
         out, d = y.weight.mean.shape

@@ -87,12 +87,12 @@ def test_without_hidden_layers_it_is_the_signed_linear_classifier():
 
 
 def test_too_large_a_sum_is_refused_with_its_size():
-    with pytest.raises(ValueError, match=r"widths \[30\] for 1 examples needs a table of"):
+    with pytest.raises(ValueError, match=r"widths \[30\] for 1 examples needs \d+ numbers"):
         exact_aggregate(dense_network(4, (30,), "sign"), torch.zeros(1, 4))
 
 
 def test_units_that_are_not_signs_are_refused():
-    with pytest.raises(ValueError, match="sign units"):
+    with pytest.raises(ValueError, match="only sign activations"):
         exact_aggregate(dense_network(4, (2,), "relu"), torch.zeros(1, 4))
 
 

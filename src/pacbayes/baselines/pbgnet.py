@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from pacbayes.baselines.fitting import Fitting
 from pacbayes.bounds import catoni_c
 from pacbayes.data.tasks import linear
-from pacbayes.engine.library import Activation, Engine, Estimator, unfit
+from pacbayes.engine.interface import Activation, Estimator
+from pacbayes.engine.library import Engine, unfit
 from pacbayes.networks.draws import Draw, estimate
 from pacbayes.settings import Settings
 from pacbayes.training.loop import EVALUATIONS

@@ -93,7 +93,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a bound is computed from.
+    """The measurements that a bound is computed from.
 
     Attributes:
         risk: the empirical risk that the theorem takes, as measured.

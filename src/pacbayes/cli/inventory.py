@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 from dataclasses import dataclass
@@ -14,15 +13,10 @@ import torch
 import pacbayes
 from pacbayes.data.idx import cache_folder
 from pacbayes.engine import library as native_library
+from pacbayes.extras import EXTRAS, missing
 from pacbayes.runs.versions import processor
 
 __all__ = ["Inventory", "take_inventory"]
-
-_EXTRAS = {
-    "cluster": ("distributed",),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
-    "tensorboard": ("tensorboard",),
-}
 
 
 @dataclass(frozen=True)
@@ -60,22 +54,13 @@ def take_inventory() -> Inventory:
         },
         platform=f"{platform.system()} {platform.release()}, {platform.machine()}, {processor()}",
         native=native,
-        why_torch=None if native else _why_torch(),
+        why_torch=None if native else native_library.why_missing(),
         cores=_cores(),
         threads=torch.get_num_threads(),
         cache=str(cache_folder()),
         cached=_cached(cache_folder()),
-        extras={name: all(map(_installed, needs)) for name, needs in _EXTRAS.items()},
+        extras={name: not missing(name) for name in EXTRAS},
     )
-
-
-def _why_torch() -> str:
-    capability = torch.backends.cpu.get_cpu_capability()
-    if capability not in ("AVX2", "AVX512"):
-        return f"the native engine needs AVX2 or AVX-512; PyTorch reports {capability}"
-    if not list(Path(native_library.__file__).parent.glob("libengine-*.so")):
-        return "the native engine was not built; without a compiler, PyTorch is used"
-    return "the native engine was built for another system"
 
 
 def _cores() -> int:
@@ -92,7 +77,3 @@ def _cached(folder: Path) -> dict[str, int]:
         for place in sorted(folder.iterdir())
         if place.is_dir()
     }
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None

@@ -15,6 +15,7 @@ import typer
 
 from pacbayes.cli import completion
 from pacbayes.cli.options import AsJson, Quiet
+from pacbayes.extras import require
 
 if TYPE_CHECKING:
     from pacbayes.experiments.executors import Executor
@@ -149,6 +150,8 @@ def _make_and_print(
     from pacbayes.cli import console
     from pacbayes.experiments.making import count_done, count_missing, make_runs
 
+    if what == "figures":
+        require("plots", "reproduce figures")  # before the runs are made
     started, before = time.monotonic(), count_done(sweep, store)
     say = (lambda text: None) if quiet else console.remark
     for event in [] if executor is None else make_runs(sweep, store, executor):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pacbayes.extras import require
 from pacbayes.runs.folder import Run
 from pacbayes.training.loop import Evaluation, Progress
 
@@ -21,8 +21,7 @@ _EVENTS = "events.out.tfevents."
 
 def check(folder: Path) -> None:
     """Refuse a folder that curves cannot be written to, before anything is trained."""
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError("--tensorboard needs an extra: pip install 'pacbayes[tensorboard]'")
+    require("tensorboard", "--tensorboard")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--tensorboard must be a folder, got the file {folder}")
     folder.mkdir(parents=True, exist_ok=True)

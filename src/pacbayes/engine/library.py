@@ -1,7 +1,7 @@
-"""The C library: which build of it this processor runs, and an engine of it.
+"""Find the build of the C library for this processor, and run engines on it.
 
-An engine knows widths, activations and arrays of parameters; what these mean is for those who open
-one, `engine` for the library's own networks and `baselines.pbgnet`.
+An engine knows widths, activations and arrays of parameters. What these mean is up to the callers:
+`engine.network` for the library's own networks, and `baselines.pbgnet`.
 """
 
 from __future__ import annotations
@@ -10,78 +10,76 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-__all__ = ["Activation", "Engine", "Estimator", "address", "available", "library", "unfit"]
+from pacbayes.engine.interface import Activation, Estimator, Status, Step, load
 
+__all__ = ["Engine", "address", "available", "library", "unfit", "why_missing"]
 
-class Activation(IntEnum):
-    """As engine.h has them."""
-
-    RELU = 0
-    SIGMOID = 1
-    SIGN = 2
-
-
-class Estimator(IntEnum):
-    """As engine.h has them."""
-
-    MARGINAL = 0
-    LEAVE_ONE_OUT = 1
-    LOCAL_EXPECTATION = 2
-    STRAIGHT_THROUGH = 3
-    REINFORCE = 4
-    TREE = 5
+_BUILDS = {"AVX512": ["avx512", "avx2"], "AVX2": ["avx2"]}  # best first
+_MOST_SAMPLES = 2**31 - 1  # more do not fit a C int; the engine itself refuses far fewer
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The widest build this processor can run, or None where there is none."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    builds = {"AVX512": ["avx512", "avx2"], "AVX2": ["avx2"]}.get(capability, [])
-    for build in builds:
-        try:
-            return _declared(ctypes.CDLL(str(Path(__file__).parent / f"libengine-{build}.so")))
-        except OSError:  # not built, or not for this system
-            continue
-    return None
+    """Return the widest build that this processor runs, or None if there is none."""
+    return _search()[0]
 
 
 def available() -> bool:
     return library() is not None
 
 
+def why_missing() -> str:
+    """Return the reason why no build can be used; empty if one can."""
+    return _search()[1]
+
+
+def _search() -> tuple[ctypes.CDLL | None, str]:
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability not in _BUILDS:
+        return None, f"the native engine needs AVX2 or AVX-512; PyTorch reports {capability}"
+    why = "the native engine was not built; without a compiler, PyTorch is used"
+    paths = [Path(__file__).parent / f"libengine-{build}.so" for build in _BUILDS[capability]]
+    for path in filter(Path.exists, paths):
+        try:
+            return load(path), ""
+        except ImportError as error:
+            why = str(error)
+    return None, why
+
+
 def unfit(tensors: Iterable[Tensor], parameters: Iterable[Tensor]) -> str | None:
-    """Why the engine cannot take these, whatever they are; None where it can."""
+    """Return why the engine cannot use these tensors, or None if it can."""
     if not available():
-        return "the native engine is not built for this machine"
+        return "the native engine is not available on this machine (see pacbayes info)"
     parameters = list(parameters)
     if not all(p.requires_grad for p in parameters):
-        return "the native engine takes networks of which nothing is frozen"
+        return "the native engine needs parameters that are all trained, none frozen"
     for t in (*tensors, *parameters):
         if t.dtype != torch.float32 or t.device.type != "cpu":
-            return "the native engine takes float32 networks and data on the CPU"
+            return "the native engine needs float32 networks and data on the CPU"
     if not all(p.is_contiguous() for p in parameters):
-        return "the native engine takes contiguous parameters"
+        return "the native engine needs contiguous parameters"
     return None
 
 
 class Engine:
-    """Steps at T samples; holds scratch space, and parameters by reference.
+    """Run steps at T samples.
 
-    Random numbers come from streams keyed by (seed, step, chunk) and partial sums are fixed, so
+    Holds scratch space, and refers to the parameters without copying them. Random numbers come
+    from streams keyed by (seed, step, chunk) and partial sums are added in a fixed order, so
     results do not depend on the number of threads.
 
     Args:
         widths: of the inputs, the hidden layers and the output.
-        parameters: four a layer, float32: means of weights (out, in) and of biases, log-scales of
-            both, which are single numbers where scales are not learned.
-        least_samples: that a gradient takes.
+        parameters: four float32 tensors per layer: the means of weights (out, in) and of biases,
+            then the log-scales of both, which are single numbers unless scales are learned.
+        least_samples: the smallest number of samples that gives a gradient.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class Engine:
     ) -> None:
         native = library()
         if native is None:
-            raise ValueError("the native engine is not built for this machine")
+            raise ValueError("the native engine is not available on this machine")
         if samples < 1:
             raise ValueError(f"samples must be at least 1, got {samples}")
         self._native, self.samples, self._estimator = native, samples, estimator
@@ -105,16 +103,15 @@ class Engine:
         self._lock = threading.Lock()  # one step at a time uses the scratch space
         self._inputs, self._parameters = widths[0], list(parameters)
         numbers = (ctypes.c_int32 * len(widths))(*widths)
-        self._handle = native.pb_open(
-            len(widths) - 2, numbers, activation, estimator, int(learned), samples
-        )
+        kind = (activation, estimator, int(learned))
+        self._handle = native.pb_open(len(widths) - 2, numbers, *kind, min(samples, _MOST_SAMPLES))
         if not self._handle:
-            raise MemoryError(f"no memory for the native engine at {samples} samples")
-        # Not at exit, where a thread may still be in a step; the system frees what is left then.
+            raise MemoryError(f"no memory for the native engine at {samples} samples; use fewer")
+        # Not at exit, when a thread may still be in a step; the system frees the memory then.
         weakref.finalize(self, native.pb_close, self._handle).atexit = False
 
     def loss(self, x: Tensor, y: Tensor, index: Tensor, seed: int, step: int) -> float:
-        """Sum over the indexed examples of the linear loss of F̂*_Q."""
+        """Return the sum over the indexed examples of the linear loss of F̂*_Q."""
         return self._run(x, y, index, seed, step, None)
 
     def loss_and_grad(
@@ -127,13 +124,13 @@ class Engine:
         *,
         log_loss: bool = False,
     ) -> float:
-        """The same, with the gradient of its mean left in every parameter's `grad`.
+        """Return the same sum, and put the gradient of its mean into every parameter's `grad`.
 
         Args:
-            log_loss: the gradient is that of the mean of −ln(1 − loss) instead.
+            log_loss: take the gradient of the mean of −ln(1 − loss) instead.
         """
         if self._estimator is Estimator.REINFORCE and log_loss:
-            raise ValueError("native REINFORCE does not know the log loss")
+            raise ValueError("native REINFORCE has no log loss; train on the linear loss")
         if self.samples < self._least_samples:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {self.samples}")
         for p in self._parameters:
@@ -154,33 +151,43 @@ class Engine:
         log_loss: bool = False,
     ) -> float:
         if index.dtype == torch.bool or not len(index):
-            raise ValueError(f"examples are chosen by number, got {len(index)} of {index.dtype}")
-        if x.shape != (len(y), self._inputs):
-            raise ValueError(f"examples {tuple(x.shape)} do not fit {self._inputs} inputs")
-        # Names keep what a pointer points to alive until the call is over.
-        features, labels = x.float().contiguous(), y.float().contiguous()
-        chosen, loss = index.long().contiguous(), ctypes.c_double()
-        with self._lock:
-            status = self._native.pb_run(
-                self._handle,
-                _pointers(self._parameters),
-                gradients,
-                features.data_ptr(),
-                labels.data_ptr(),
-                len(features),
-                chosen.data_ptr(),
-                len(chosen),
-                seed,
-                step,
-                int(log_loss),
-                torch.get_num_threads(),
-                ctypes.byref(loss),
+            raise ValueError(
+                f"index must list the numbers of examples, got {len(index)} of {index.dtype}"
             )
-        if status == 1:
-            raise MemoryError(f"no memory for a step of {len(chosen)} examples")
-        if status == 2:
-            raise ValueError(f"an index does not fit {len(features)} examples")
-        return loss.value
+        if x.shape != (len(y), self._inputs):
+            raise ValueError(
+                f"the engine needs examples of shape ({len(y)}, {self._inputs}), one row per label,"
+                f" got {tuple(x.shape)}"
+            )
+        # These names keep the memory alive that the step points to.
+        features, labels = x.float().contiguous(), y.float().contiguous()
+        chosen = index.long().contiguous()
+        job = Step(
+            parameters=_pointers(self._parameters),
+            gradients=gradients,
+            features=features.data_ptr(),
+            labels=labels.data_ptr(),
+            index=chosen.data_ptr(),
+            examples=len(features),
+            seed=seed,
+            number=step,
+            count=len(chosen),
+            log_loss=log_loss,
+            threads=torch.get_num_threads(),
+        )
+        with self._lock:
+            status = self._native.pb_run(self._handle, job)
+        if status == Status.OUT_OF_MEMORY:
+            raise MemoryError(
+                f"no memory for a step of {len(chosen)} examples; use a smaller batch"
+            )
+        if status == Status.BAD_INDEX:
+            raise ValueError(
+                f"index must lie between 0 and {len(features) - 1}, got values from"
+                f" {chosen.min().item()} to {chosen.max().item()}"
+            )
+        loss: float = job.loss
+        return loss
 
 
 def address(tensor: Tensor | None) -> int | None:
@@ -189,33 +196,3 @@ def address(tensor: Tensor | None) -> int | None:
 
 def _pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(tensors))(*(address(t) for t in tensors))
-
-
-def _declared(native: ctypes.CDLL) -> ctypes.CDLL:
-    pointer, number = ctypes.c_void_p, ctypes.c_int
-    word, long = ctypes.c_uint64, ctypes.c_int64
-    native.pb_open.argtypes = [number, pointer, number, number, number, number]
-    native.pb_open.restype = pointer
-    native.pb_close.argtypes = [pointer]
-    native.pb_close.restype = None
-    native.pb_run.argtypes = [
-        *[pointer] * 5,
-        long,
-        pointer,
-        number,
-        *[word] * 2,
-        *[number] * 2,
-        pointer,
-    ]
-    native.pb_run.restype = number
-    native.pb_adam.argtypes = [
-        *(pointer, pointer, number, ctypes.c_float),
-        *[ctypes.c_double] * 4,
-        *(long, number),
-    ]
-    native.pb_adam.restype = None
-    for name in ("pb_normals", "pb_words"):
-        function = getattr(native, name)
-        function.argtypes = [word, word, word, pointer, long]
-        function.restype = None
-    return native

@@ -1,17 +1,16 @@
-"""The native engine: steps of dense networks on a CPU, several times faster than eager torch.
+"""The native engine for networks: steps on a CPU, several times faster than eager PyTorch.
 
-C behind a plain interface, built with the package where there is a compiler (`c/`). The torch
-path stays the reference, and serves every other body, device, precision and processor.
+The engine is plain C (`c/`), compiled with the package if there is a compiler. The PyTorch path is
+the reference, and handles every other body, device, precision and processor.
 """
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
-from pacbayes.engine.library import Activation, Engine, Estimator, address, unfit
+from pacbayes.engine.interface import Activation, AdamTensor, Estimator, Update
+from pacbayes.engine.library import Engine, address, unfit
 from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import leave_one_out
@@ -40,22 +39,12 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     return None
 
 
-class _Tensor(ctypes.Structure):
-    """`tensor` of c/adam.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("value", "gradient", "m", "v")),
-        *((name, ctypes.c_void_p) for name in ("prior_mean", "prior_log_scale")),
-        ("count", ctypes.c_int64),
-    )
-
-
 class NativeEngine(Engine):
-    """A network's steps at T samples.
+    """Run a network's steps at T samples.
 
     Args:
-        reinforce: gradients are REINFORCE's, by `samples` draws of all weights, which the batch
-            shares, and go with their 0-1 loss; losses alone are then of one sample.
+        reinforce: estimate gradients by REINFORCE, from `samples` draws of all weights that the
+            batch shares. `loss_and_grad` then returns their 0-1 loss, and `loss` uses one sample.
     """
 
     def __init__(self, network: Network, samples: int, *, reinforce: bool = False) -> None:
@@ -82,9 +71,9 @@ class NativeEngine(Engine):
         self._adam_addresses: list[tuple[int | None, ...]] = []
 
     def adam_step(self, optimiser: torch.optim.Adam, coefficient: float) -> None:
-        """A step on the risk, whose gradient `loss_and_grad` left, plus coefficient·KL(Q|P).
+        """Take a step on risk + coefficient·KL(Q|P), with the gradient that `loss_and_grad` gave.
 
-        The optimiser's own slots are used, so that it can be saved and taken up by torch.
+        The moments are kept in the optimiser's own state, so PyTorch can save it and continue.
         """
         used: list[tuple[int | None, ...]] = []
         first = optimiser.state[self._trained[0][0]]
@@ -98,29 +87,31 @@ class NativeEngine(Engine):
             used.append(tuple(map(address, (p, p.grad, slot["exp_avg"], slot["exp_avg_sq"]))))
         if used != self._adam_addresses:  # they stay where they are from step to step
             if any(None in each for each in used):
-                raise ValueError("a step of Adam needs the gradient that loss_and_grad leaves")
+                raise ValueError("adam_step needs a gradient; call loss_and_grad first")
             self._adam_addresses = used
             rows = zip(self._trained, used, strict=True)
-            self._adam_tensors = (_Tensor * len(used))(
+            self._adam_tensors = (AdamTensor * len(used))(
                 *(
-                    _Tensor(*each, address(mean), address(log_scale), p.numel())
+                    AdamTensor(*each, address(mean), address(log_scale), p.numel())
                     for (p, mean, log_scale), each in rows
                 )
             )
         self._steps += 1
         group = optimiser.param_groups[0]
+        beta1, beta2 = group["betas"]
+        update = Update(
+            tensors=self._adam_tensors,
+            steps=int(self._steps.item()),
+            coefficient=coefficient,
+            rate=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=group["eps"],
+            count=len(used),
+            threads=torch.get_num_threads(),
+        )
         with self._lock:
-            self._native.pb_adam(
-                self._handle,
-                self._adam_tensors,
-                len(used),
-                coefficient,
-                group["lr"],
-                *group["betas"],
-                group["eps"],
-                int(self._steps.item()),
-                torch.get_num_threads(),
-            )
+            self._native.pb_adam(self._handle, update)
 
 
 _ACTIVATIONS = {

@@ -19,6 +19,7 @@ from pathlib import Path
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
+from pacbayes.extras import require
 
 __all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 
@@ -77,11 +78,10 @@ def _leave_with_parent(parent: int) -> None:
 
 def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> Iterator[Done]:
     """Make runs on the workers of a Dask scheduler, which must all see the store's folder."""
-    try:
-        from dask.distributed import Client, KilledWorker
-        from dask.distributed import as_completed as as_dask_completes
-    except ImportError:
-        raise ValueError("--executor dask needs pip install 'pacbayes[cluster]'") from None
+    require("cluster", "--executor dask")
+    from dask.distributed import Client, KilledWorker
+    from dask.distributed import as_completed as as_dask_completes
+
     with Client(scheduler) as client:
         keys = {c: f"{c.key}-{uuid.uuid4()}" for c in work}  # others may ask for the same
         futures = {client.submit(run, c, store, key=keys[c], retries=3): c for c in work}

@@ -16,6 +16,7 @@ from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line, lines
 from pacbayes.experiments.variances import gradient_variances, output_variances
+from pacbayes.extras import require
 from pacbayes.files import load_json, write_atomically
 from pacbayes.networks.architecture import build_network
 from pacbayes.randomness import seeded
@@ -32,6 +33,7 @@ _T = (1, 2, 5, 10, 20, 50, 100)
 
 def draw_figures(sweep: Sweep, store: Store) -> Iterator[Path]:
     """Draw every figure the store has data for, into its folder; yield the files."""
+    require("plots", "reproduce figures")
     folder = store.folder / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     found = lines(sweep, store)

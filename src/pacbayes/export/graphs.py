@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
 from pacbayes.export.predictors import Explicit
+from pacbayes.extras import require
 
 __all__ = ["METADATA", "as_onnx", "as_torch", "ask_onnx", "ask_torch", "noise_for"]
 
@@ -60,13 +61,9 @@ def ask_torch(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]
 
 def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
     """Return a checked ONNX model, with the metadata among its properties."""
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        message = f"--format onnx needs {error.name}; install it: pip install 'pacbayes[export]'"
-        raise ValueError(message) from None
+    require("export", "--format onnx")
+    import onnx
+
     try:
         with _quiet():
             program = torch.onnx.export(

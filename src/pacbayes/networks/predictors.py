@@ -19,7 +19,7 @@ __all__ = ["Decisions", "decide"]
 
 @dataclass(frozen=True)
 class Decisions:
-    """What a predictor decided.
+    """The decisions of a predictor.
 
     Attributes:
         index: class indices, (B,).

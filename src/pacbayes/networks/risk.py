@@ -128,7 +128,8 @@ def predict_randomised(network: Network, x: Tensor) -> Tensor:
 def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
     """Return the mean output over the draws, by which the majority votes.
 
-    It is F̂_Q(x) ∈ [−1, 1], whose sign is the vote, or every class's share, the largest of which is.
+    For two classes it is F̂_Q(x) ∈ [−1, 1], whose sign is the vote; for more it is every class's
+    share, and the largest share wins.
     """
     blocks = _blocks(network, len(x), samples)
     return torch.cat([network.draw(x[block], samples).value.mean(0) for block in blocks])

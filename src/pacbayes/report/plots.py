@@ -13,6 +13,7 @@ import numpy as np
 from pacbayes.bounds import percent_up, small_kl
 from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.choices import Predictor
+from pacbayes.extras import require
 from pacbayes.files import write_atomically
 from pacbayes.report.reading import read_history
 from pacbayes.runs.folder import Run
@@ -32,6 +33,7 @@ _CELLS = 36
 
 def plot_history(run: Run, out: Path) -> None:
     """Draw bound, risk and KL by epoch."""
+    require("plots", "a plot")
     from matplotlib.figure import Figure
 
     _check(out)
@@ -89,6 +91,7 @@ def _curves(
 
 def plot_bounds(n: int, delta: float, out: Path) -> None:
     """Draw every bound on the randomised classifier, by KL and by risk, and the smallest one."""
+    require("plots", "a plot")
     from matplotlib.figure import Figure
 
     _check(out)

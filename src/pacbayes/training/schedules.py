@@ -26,7 +26,7 @@ def warm_cosine(t: float, warm: float = 0.05) -> float:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a run goes on.
+    """The learning rate and the early end of a run.
 
     Attributes:
         factor: of the initial learning rate, given the bounds of all evaluations so far and the

@@ -1,0 +1,35 @@
+"""Optional packages, and the extras of this package that install them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+__all__ = ["EXTRAS", "missing", "require"]
+
+EXTRAS = {
+    "plots": ("matplotlib",),
+    "cluster": ("distributed",),
+    "export": ("onnx", "onnxscript", "onnxruntime"),
+    "tensorboard": ("tensorboard",),
+}
+
+
+def missing(extra: str) -> list[str]:
+    """Return the packages of an extra that are not installed."""
+    return [package for package in EXTRAS[extra] if not _installed(package)]
+
+
+def require(extra: str, purpose: str) -> None:
+    """Raise ValueError if a package of the extra is missing.
+
+    Args:
+        purpose: what needs the extra, the subject of the message: "--tensorboard".
+    """
+    if packages := missing(extra):
+        names = ", ".join(packages)
+        raise ValueError(f"{purpose} needs {names}: pip install 'pacbayes[{extra}]'")
+
+
+def _installed(package: str) -> bool:
+    spec = find_spec(package)
+    return spec is not None and spec.origin is not None  # a folder of that name has no origin
