@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from packaging.version import Version
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
@@ -141,3 +142,19 @@ def test_samples_and_density_match_the_distribution(z_scores):
 def test_impossible_scales_are_refused(scale):
     with pytest.raises(ValueError, match="scale must be positive"):
         Gaussian(2, scale=scale)
+
+
+@pytest.mark.skipif(
+    Version(torch.__version__) < Version("2.13"), reason="older versions draw by inversion"
+)
+@pytest.mark.parametrize("shape", [(100, 784), (7,), (1,), (3, 5), (16,), (33,)])
+def test_initial_means_are_torchs_truncated_normal_bit_for_bit(shape):
+    deviation = math.sqrt(0.05)
+    torch.manual_seed(11)
+    ours, after = Gaussian(*shape).mean.detach(), torch.rand(())
+    torch.manual_seed(11)
+    theirs = torch.nn.init.trunc_normal_(
+        torch.empty(shape), std=deviation, a=-2 * deviation, b=2 * deviation
+    )
+    assert torch.equal(ours, theirs)
+    assert torch.equal(after, torch.rand(()))

@@ -54,8 +54,8 @@ def sentence(c: Certificate) -> str:
     """Say which predictor the certificate covers, and with which probability."""
     sampled = "" if c.draws is None else " and of the sampled networks"
     return (
-        f"With probability {confidence(c.delta)} over the choice of the {c.n} training examples{sampled},"
-        f"\nthis bounds the error on new examples of the\n{c.predictor}.\n"
+        f"With probability {confidence(c.delta)} over the choice of the {c.n} training "
+        f"examples{sampled},\nthis bounds the error on new examples of the\n{c.predictor}.\n"
         f"Theorem: {c.bound_name}."
     )
 

@@ -43,10 +43,7 @@ class Gaussian(nn.Module):
         super().__init__()
         if not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"scale must be positive and finite, got {scale}")
-        deviation = math.sqrt(INITIAL_VARIANCE)
-        mean = nn.init.trunc_normal_(
-            torch.empty(shape), std=deviation, a=-2 * deviation, b=2 * deviation
-        )
+        mean = _truncated_normal(shape, math.sqrt(INITIAL_VARIANCE))
         self.mean = nn.Parameter(mean)
         self.register_buffer("prior_mean", mean.clone())
         self.register_buffer("prior_log_scale", torch.tensor(math.log(scale)))
@@ -83,6 +80,19 @@ class Gaussian(nn.Module):
         r = 2 * (self.log_scale.double() - s0)
         squares = torch.dot(shift, shift) * (-2 * s0).exp()
         return 0.5 * (squares + (r.expm1() - r).sum() * (shift.numel() / r.numel()))
+
+
+def _truncated_normal(shape: tuple[int, ...], deviation: float) -> Tensor:
+    """Draw normal numbers within two standard deviations, drawing again those that are not.
+
+    Written out so that a data-free prior is a function of its seed and shapes that no release of
+    torch can change.
+    """
+    cut = torch.tensor(2 * deviation).item()  # in float32, as the numbers are
+    result = torch.empty(shape).normal_(0.0, deviation)
+    while (outside := result.abs() > cut).any():
+        result = torch.where(outside, torch.empty(shape).normal_(0.0, deviation), result)
+    return result
 
 
 class _LogDensity(torch.autograd.Function):
