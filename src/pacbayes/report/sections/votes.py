@@ -26,7 +26,8 @@ def doubtful_section(contents: RunContents) -> Section:
     missing = "" if votes.part == "test" else "There is no test set, so training examples are used."
     text = (
         f"The {votes.part} examples whose two leading classes are closest, in a vote of "
-        f"{votes.draws} networks drawn from Q. Percentages are mean probabilities of a class over the networks. "
+        f"{votes.draws} networks drawn from Q. Percentages are mean probabilities of a class over "
+        "the networks. "
     )
     shown = _features(votes) if votes.side is None else _images(votes, votes.side)
     return Section("doubtful", "Least certain examples", join(element("p", text, missing), shown))
