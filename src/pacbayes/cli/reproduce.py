@@ -70,10 +70,7 @@ def reproduce(
         int | None,
         typer.Option(min=1, max=1024, help="Number of processes.  [default: one per core]"),
     ] = None,
-    style: Annotated[
-        Format,
-        typer.Option("--format", help="Format of the table."),
-    ] = "terminal",
+    style: Annotated[Format, typer.Option("--format", help="Format of the table.")] = "terminal",
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Use existing runs only; make none.")
     ] = False,
@@ -144,8 +141,8 @@ def _search_of(sweep: Sweep) -> Sweep:
 
 def _asked(context: typer.Context) -> bool:
     """Return whether any option that makes a sweep was given."""
-    sources = filter(None, map(context.get_parameter_source, _SWEEP))
-    return any(source.name != "DEFAULT" for source in sources)
+    sources = map(context.get_parameter_source, _SWEEP)
+    return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def _executor(store: Store, scheduler: str | None, workers: int | None) -> Executor:
