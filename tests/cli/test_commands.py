@@ -75,7 +75,7 @@ def test_a_small_sign_network_is_certified_exactly(run_cli, csv, tmp_path):
     run_cli("train", "--dataset", csv, "--out", tmp_path / "relu", *SMALL)
     code, _, err = run_cli("certify", tmp_path / "relu", "--exact")
     assert code == 2
-    assert "only networks of sign units" in err
+    assert "only sign activations" in err
 
 
 @pytest.mark.parametrize("estimator", ["reinforce", "reinforce-per-example"])
@@ -220,7 +220,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("bound", "small-kl", "--risk", "0", "--kl", "1", "--n", "9", "--delta", "1"), "got 1.0"),
         (("train", "--out", "{tmp}/r", "--delta", "0"), "--delta: Input should be greater than 0"),
         (("train", "--out", "{tmp}/r", "--samples", "0"), "--samples"),
-        (("train", "--out", "{tmp}/r", "--activation", "sign", "-T", "1"), "at least 2, got 1"),
+        (("train", "--out", "{tmp}/r", "--activation", "sign", "-T", "1"), "at least 2 samples, got 1"),
         (("train", "--out", "{tmp}/r", "--widths", "a,b"), "--widths must look like 100,100,100"),
         (("train", "--out", "{tmp}/r", "--lambda", "0.5"), "--lambda"),
         (("train", "--out", "{tmp}/r", "--dataset", "mnst"), "no data set 'mnst'"),
