@@ -307,7 +307,7 @@ def test_ctrl_c_keeps_the_best_so_far(cancer, monkeypatch, capsys):
     assert model.n_iter_ == 7
     assert model.history_[-1].epoch == 5
     assert model.certificate_ is not None
-    assert "the prior stays as it is" in capsys.readouterr().err
+    assert "keeping the prior as it is" in capsys.readouterr().err
 
 
 def test_evaluations_are_shown_when_asked_for(capsys):
@@ -319,14 +319,14 @@ def test_evaluations_are_shown_when_asked_for(capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"predictor": "mean"}, "drawn, vote or randomised, got 'mean'"),
+        ({"predictor": "mean"}, "drawn, vote, randomised, got 'mean'"),
         ({"delta": 2.0}, r"^delta: .*, got 2\.0$"),
         ({"epochs": -3}, r"^epochs: .*, got -3$"),
         ({"prior_fraction": 1.5}, "prior_fraction"),
         ({"priors": 0}, "priors must be a positive integer, got 0"),
         ({"activation": "tanh"}, "activation"),
         ({"votes": 0}, "votes must be a positive integer, got 0"),
-        ({"widths": 100}, r"widths must be a sequence, as \(100,\), got 100"),
+        ({"widths": 100}, r"widths must be a sequence such as \(100,\), got 100"),
     ],
 )
 def test_wrong_values_are_refused(cancer, change, message):

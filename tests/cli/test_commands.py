@@ -75,7 +75,7 @@ def test_a_small_sign_network_is_certified_exactly(run_cli, csv, tmp_path):
     run_cli("train", "--dataset", csv, "--out", tmp_path / "relu", *SMALL)
     code, _, err = run_cli("certify", tmp_path / "relu", "--exact")
     assert code == 2
-    assert "only networks of sign units" in err
+    assert "only sign activations" in err
 
 
 @pytest.mark.parametrize("estimator", ["reinforce", "reinforce-per-example"])
@@ -220,7 +220,10 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("bound", "small-kl", "--risk", "0", "--kl", "1", "--n", "9", "--delta", "1"), "got 1.0"),
         (("train", "--out", "{tmp}/r", "--delta", "0"), "--delta: Input should be greater than 0"),
         (("train", "--out", "{tmp}/r", "--samples", "0"), "--samples"),
-        (("train", "--out", "{tmp}/r", "--activation", "sign", "-T", "1"), "at least 2, got 1"),
+        (
+            ("train", "--out", "{tmp}/r", "--activation", "sign", "-T", "1"),
+            "at least 2 samples, got 1",
+        ),
         (("train", "--out", "{tmp}/r", "--widths", "a,b"), "--widths must look like 100,100,100"),
         (("train", "--out", "{tmp}/r", "--lambda", "0.5"), "--lambda"),
         (("train", "--out", "{tmp}/r", "--dataset", "mnst"), "no data set 'mnst'"),
@@ -400,7 +403,7 @@ def test_one_folder_is_a_run_or_a_store(run_cli, csv, tmp_path):
     asked = ("--columns", "mlp", "--dataset", "digits", "--epochs", "1", "--repeats", "1")
     assert run_cli("reproduce", "table1", *asked, "--out", tmp_path / "store")[0] == 0
     code, _, err = run_cli("train", "--dataset", csv, "--out", tmp_path / "store", *SMALL)
-    assert (code, "is a store of reproduce's runs" in err) == (2, True)
+    assert (code, "is a store of `pacbayes reproduce`" in err) == (2, True)
 
 
 def test_damage_is_reported_by_name(run_cli, csv, tmp_path):

@@ -312,9 +312,7 @@ def test_bad_requests_are_refused(trained, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="only dense networks can be exported"):
             explicit.explicit(Network(body, GaussianLinear(3, 1)), Predictor.VOTE, features=3)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(
-        ValueError, match=r"needs onnxruntime; install it: pip install 'pacbayes\[export\]'"
-    ):
+    with pytest.raises(ValueError, match=r"needs onnxruntime: pip install 'pacbayes\[export\]'"):
         export_run(run, tmp_path / "p.onnx", "onnx")
     assert not list(tmp_path.iterdir())
 

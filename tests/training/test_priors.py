@@ -258,7 +258,7 @@ def test_a_scale_that_is_not_among_those_tried_is_refused():
 
 
 def test_the_bound_set_is_never_augmented():
-    with pytest.raises(ValueError, match="augmentation is for a prior's own part"):
+    with pytest.raises(ValueError, match="augmentation is for a prior that learns"):
         Settings.of("fast", "relu", prior_augmentation="images")
     with pytest.raises(ValueError, match=r"needs square images.*got 4 features"):
         Teacher(*examples(), settings(prior_augmentation="images"))

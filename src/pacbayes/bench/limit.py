@@ -27,8 +27,8 @@ def products(
         yield rows, d, e
         if gradient:
             yield e, rows, d
-        if gradient and layer and activation != "sign":
-            yield rows, e, d
+            if layer and activation != "sign":
+                yield rows, e, d
 
 
 def multiply_adds(shapes: Iterable[tuple[int, int, int]]) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ __all__ = ["Case", "Growth", "Measurements", "Ratio", "examples", "library_step"
 
 PAPER_WIDTHS = (784, 100, 100, 100, 1)
 Step = Callable[[int], object]
+Measured = TypeVar("Measured")
 UNITS: tuple[Activation, ...] = ("relu", "sigmoid", "sign")
 
 
@@ -69,11 +71,16 @@ class Measurements:
 def measure(*, quick: bool) -> Measurements:
     """Measure everything, which takes minutes, or quickly one kind of step for each activation."""
     if quick:
-        return Measurements(list(steps([Case(u, 10) for u in UNITS], 3, 0.02)), [], [])
-    cases = [Case(u, T) for u in UNITS for T in (1, 10, 100)]
-    whole = [Case(u, T, 60_000) for u in UNITS for T in (10, 100)]
-    grown = growth(Case("sign", 10), 5, 0.1)
-    return Measurements(list(steps(cases, 15, 0.1)), list(evaluations(whole, 3)), list(grown))
+        return Measurements(list(steps(_cases(10), 3, 0.02)), [], [])
+    return Measurements(
+        steps=list(steps(_cases(1, 10, 100), 15, 0.1)),
+        evaluations=list(evaluations(_cases(10, 100, batch=60_000), 3)),
+        growth=list(growth(Case("sign", 10), 5, 0.1)),
+    )
+
+
+def _cases(*samples: int, batch: int = 256) -> list[Case]:
+    return [Case(unit, T, batch) for unit in UNITS for T in samples]
 
 
 def examples(count: int, features: int) -> tuple[Tensor, Tensor]:
@@ -128,68 +135,78 @@ def _batch(case: Case, i: int) -> Tensor:
 
 def turns(steps: dict[str, Step], rounds: int, seconds: float) -> Iterator[dict[str, float]]:
     """Run the implementations in turns and yield their times per step, round by round."""
-    counts = {}
-    for name, step in steps.items():
-        step(0)
-        start = time.perf_counter()
-        step(1)
-        counts[name] = max(1, min(50, int(seconds / (time.perf_counter() - start))))
+    counts = {name: _repeats(step, seconds) for name, step in steps.items()}
     for _ in range(rounds):
-        found = {}
-        for name, step in steps.items():
-            step(0)  # fill the caches again
-            start = time.perf_counter()
-            for i in range(counts[name]):
-                step(i)
-            found[name] = (time.perf_counter() - start) / counts[name]
-        yield found
+        yield {name: _seconds_per_step(step, counts[name]) for name, step in steps.items()}
+
+
+def _repeats(step: Step, seconds: float) -> int:
+    """Return how often a step fits into the given time, between once and 50 times."""
+    step(0)
+    start = time.perf_counter()
+    step(1)
+    return max(1, min(50, int(seconds / (time.perf_counter() - start))))
+
+
+def _seconds_per_step(step: Step, count: int) -> float:
+    step(0)  # fill the caches again
+    start = time.perf_counter()
+    for i in range(count):
+        step(i)
+    return (time.perf_counter() - start) / count
+
+
+def beside_rate(measured: Iterable[Measured]) -> tuple[list[Measured], float]:
+    """Take measurements, with products in between; return them and the products' best rate."""
+    found, rates = [], [sgemm_rate()]
+    for one in measured:
+        found.append(one)
+        rates.append(sgemm_rate(0.02))
+    return found, max(rates)
 
 
 def steps(cases: list[Case], rounds: int, seconds: float) -> Iterator[Ratio]:
     """Measure training steps: native and torch ÷ naive, native and its products alone ÷ limit."""
-    names = (["native"] if available() else []) + ["torch", "naive"]
     for case in cases:
-        found, rates = [], [sgemm_rate()]
-        shapes = list(products(case.widths, case.activation, case.T, case.batch))
-        entrants = {**contenders(case, names), "products": bare_products(shapes)}
-        for turn in turns(entrants, rounds, seconds):
-            found.append(turn)
-            rates.append(sgemm_rate(0.02))
-        limit = multiply_adds(shapes) / max(rates)
-        for name in names[:-1]:
-            yield ratio(case, f"{name} ÷ naive", [t[name] / t["naive"] for t in found])
-        for name in (names[0], "products"):
-            yield ratio(case, f"{name} ÷ limit", [t[name] / limit for t in found])
+        yield from _step_ratios(case, rounds, seconds)
+
+
+def _step_ratios(case: Case, rounds: int, seconds: float) -> Iterator[Ratio]:
+    ours = ["native", "torch"] if available() else ["torch"]
+    shapes = list(products(case.widths, case.activation, case.T, case.batch))
+    entrants = {**contenders(case, [*ours, "naive"]), "products": bare_products(shapes)}
+    found, rate = beside_rate(turns(entrants, rounds, seconds))
+    limit = multiply_adds(shapes) / rate
+    for name in ours:
+        yield ratio(case, f"{name} ÷ naive", [t[name] / t["naive"] for t in found])
+    for name in (ours[0], "products"):
+        yield ratio(case, f"{name} ÷ limit", [t[name] / limit for t in found])
 
 
 def evaluations(cases: list[Case], rounds: int) -> Iterator[Ratio]:
     """Measure the loss of a batch without a gradient: native ÷ limit."""
     for case in cases if available() else []:
-        x, y = examples(case.batch, case.widths[0])
-        settings = Settings.of("paper", case.activation, widths=case.widths[1:-1])
-        engine = NativeEngine(build_network(settings, case.widths[0]), case.T)
-        index, found, rates = torch.arange(case.batch), [], [sgemm_rate()]
-        for i in range(rounds):
-            start = time.perf_counter()
-            engine.loss(x, y, index, 0, i)
-            found.append(time.perf_counter() - start)
-            rates.append(sgemm_rate(0.02))
+        found, rate = beside_rate(_evaluation_seconds(case, rounds))
         shapes = products(case.widths, case.activation, case.T, case.batch, gradient=False)
-        work = multiply_adds(shapes)
-        yield ratio(case, "native ÷ limit", [t * max(rates) / work for t in found])
+        limit = multiply_adds(shapes) / rate
+        yield ratio(case, "native ÷ limit", [t / limit for t in found])
+
+
+def _evaluation_seconds(case: Case, rounds: int) -> Iterator[float]:
+    x, y = examples(case.batch, case.widths[0])
+    settings = Settings.of("paper", case.activation, widths=case.widths[1:-1])
+    engine = NativeEngine(build_network(settings, case.widths[0]), case.T)
+    index = torch.arange(case.batch)
+    for i in range(rounds):
+        start = time.perf_counter()
+        engine.loss(x, y, index, 0, i)
+        yield time.perf_counter() - start
 
 
 def growth(base: Case, rounds: int, seconds: float) -> Iterator[Growth]:
     """Measure a step in the base case, then with another T, batch size, width or depth."""
     name = "native" if available() else "torch"
-    first, *inner, last = base.widths
-    changed = [
-        *(replace(base, T=T) for T in (1, 100)),
-        *(replace(base, batch=b) for b in (64, 1024)),
-        *(replace(base, widths=(first, *[w] * len(inner), last)) for w in (50, 200, 400)),
-        *(replace(base, widths=(first, *[inner[0]] * d, last)) for d in (1, 6)),
-    ]
-    for case in [base, *changed]:
+    for case in [base, *_changed(base)]:
         pair = {
             "base": contenders(base, [name])[name],
             "case": contenders(case, [name])[name],
@@ -197,6 +214,16 @@ def growth(base: Case, rounds: int, seconds: float) -> Iterator[Growth]:
         found = [t["case"] / t["base"] for t in turns(pair, rounds, seconds)]
         memory = peak_megabytes(case.activation, case.T, case.batch, case.widths, name)
         yield Growth(case, statistics.median(found), memory)
+
+
+def _changed(base: Case) -> list[Case]:
+    first, *inner, last = base.widths
+    return [
+        *(replace(base, T=T) for T in (1, 100)),
+        *(replace(base, batch=b) for b in (64, 1024)),
+        *(replace(base, widths=(first, *[w] * len(inner), last)) for w in (50, 200, 400)),
+        *(replace(base, widths=(first, *[inner[0]] * d, last)) for d in (1, 6)),
+    ]
 
 
 def ratio(case: Case, name: str, values: list[float]) -> Ratio:

@@ -15,6 +15,8 @@ from pacbayes.choices import Activation
 
 __all__ = ["NaiveNetwork"]
 
+_PATHS = {"relu": torch.relu, "sigmoid": torch.sigmoid}
+
 
 class NaiveNetwork(nn.Module):
     """A partially aggregated network with unit variance; sign units use marginalised REINFORCE."""
@@ -28,6 +30,15 @@ class NaiveNetwork(nn.Module):
 
     def objective(self, x: Tensor, y: Tensor, T: int, lam: float) -> Tensor:
         """Return linear loss plus KL/λ; with sign units only its gradient is meaningful."""
+        a, log_prob = self.hidden(x, T)
+        mean, deviation = moments(a, self.weights[-1], self.biases[-1])
+        loss = 0.5 * (1 - y * torch.erf(mean / deviation / 2**0.5).squeeze(-1))  # (T, B)
+        if self.activation == "sign":
+            loss = loss + loss.detach() * log_prob
+        return loss.mean() + self.kl() / lam
+
+    def hidden(self, x: Tensor, T: int) -> tuple[Tensor, Tensor]:
+        """Return T samples of the last hidden layer, and log P(signs) if its units are signs."""
         a, log_prob = x.unsqueeze(0), torch.zeros(())
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             mean, deviation = moments(a, weight, bias)
@@ -38,15 +49,13 @@ class NaiveNetwork(nn.Module):
                 q = torch.where(a > 0, p, 1 - p)
                 log_prob = log_prob + torch.log(q).sum(-1)
             else:
-                z = mean + deviation * torch.randn(shape)
-                a = torch.relu(z) if self.activation == "relu" else torch.sigmoid(z)
-        mean, deviation = moments(a, self.weights[-1], self.biases[-1])
-        loss = 0.5 * (1 - y * torch.erf(mean / deviation / 2**0.5).squeeze(-1))  # (T, B)
-        if self.activation == "sign":
-            loss = loss + loss.detach() * log_prob
+                a = _PATHS[self.activation](mean + deviation * torch.randn(shape))
+        return a, log_prob
+
+    def kl(self) -> Tensor:
+        """Return KL(Q|P) at unit variance."""
         pairs = zip(self.parameters(), self.prior, strict=True)
-        kl = sum(0.5 * (p - q).square().sum() for p, q in pairs)
-        return loss.mean() + kl / lam
+        return sum((0.5 * (p - q).square().sum() for p, q in pairs), torch.zeros(()))
 
 
 def moments(a: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

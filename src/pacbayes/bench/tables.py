@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from pacbayes.bench.measurements import Growth, Measurements, Ratio
 from pacbayes.runs.versions import versions
@@ -35,18 +36,20 @@ def machine() -> str:
 
 def report(found: Measurements) -> str:
     """Return all measurements and the machine they were made on."""
-    ratios = "T | | median | quartiles |\n|---|---|---|---|---|\n"
-    text = f"{_EXPLANATION}\n{machine()}\n\n| step | {ratios}"
-    text += "".join(_row(r) for r in found.steps)
+    text = f"{_EXPLANATION}\n{machine()}\n\n{_ratios('step', found.steps)}"
     if found.evaluations:
         text += "\nEvaluation of the loss on 60 000 examples, without a gradient:\n\n"
-        text += f"| evaluation | {ratios}"
-        text += "".join(_row(r) for r in found.evaluations)
+        text += _ratios("evaluation", found.evaluations)
     if found.growth:
         text += "\nTime of the engine's step at other sizes, and its memory besides the data:\n\n"
         text += "| units | T | batch | widths | time ÷ first | peak memory |\n"
-        text += "|---|---|---|---|---|---|\n" + "".join(_grown(g) for g in found.growth)
+        text += "|---|---|---|---|---|---|\n" + "".join(map(_grown, found.growth))
     return text
+
+
+def _ratios(title: str, found: Sequence[Ratio]) -> str:
+    header = f"| {title} | T | | median | quartiles |\n|---|---|---|---|---|\n"
+    return header + "".join(map(_row, found))
 
 
 def _row(r: Ratio) -> str:

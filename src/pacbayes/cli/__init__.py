@@ -65,36 +65,51 @@ _BAD_INPUT = (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError)
 
 def main() -> None:
     """Run the command line; exit with 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
-    code = _run()
+    code = _run(sys.argv[1:] or ["--help"])
     if code == _INTERRUPTED:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end in a traceback
-        hint = (
-            "; run the same command again to resume"
-            if sys.argv[1:2] in (["train"], ["reproduce"])
-            else ""
-        )
-        print(f"\ninterrupted{hint}", file=sys.stderr)
-    if code == _NOBODY_READS:  # else Python would complain that output cannot be written
-        for stream in (1, 2):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        _say_interrupted()
+    elif code == _NOBODY_READS:
+        _discard_output()
     sys.exit(code)
 
 
-def _run() -> int | None:
+def _run(arguments: list[str]) -> int | None:
+    """Run a command and return its exit code; print an error as one line."""
     try:
-        code: int | None = app(
-            sys.argv[1:] or ["--help"], prog_name="pacbayes", standalone_mode=False
-        )
-        sys.stdout.flush()
+        return _call(arguments)
     except BrokenPipeError:
         return _NOBODY_READS
-    except SystemExit as ended:  # typer's exit code after a broken pipe would mean a failed check
-        if isinstance(ended.__context__, BrokenPipeError):
-            return _NOBODY_READS
-        raise
     except (typer.TyperException, *_BAD_INPUT) as error:
-        if os.environ.get("PACBAYES_TRACEBACK") and not isinstance(error, typer.TyperException):
+        if _wants_traceback(error):
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 2
+
+
+def _call(arguments: list[str]) -> int | None:
+    try:
+        code: int | None = app(arguments, prog_name="pacbayes", standalone_mode=False)
+    except SystemExit as ended:  # typer's exit code after a broken pipe would mean a failed check
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
+    sys.stdout.flush()
     return code
+
+
+def _wants_traceback(error: Exception) -> bool:
+    asked = bool(os.environ.get("PACBAYES_TRACEBACK"))
+    return asked and not isinstance(error, typer.TyperException)
+
+
+def _say_interrupted() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end in a traceback
+    resumes = sys.argv[1:2] in (["train"], ["reproduce"])
+    hint = "; run the same command again to resume" if resumes else ""
+    print(f"\ninterrupted{hint}", file=sys.stderr)
+
+
+def _discard_output() -> None:
+    """Send the rest to nowhere; else Python would complain that output cannot be written."""
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

@@ -9,7 +9,7 @@ import typer
 
 from pacbayes.bounds.theorems import THEOREMS, TheoremName
 from pacbayes.choices import Predictor
-from pacbayes.cli.options import AsJson, numbers
+from pacbayes.cli.options import AsJson, given, numbers
 
 __all__ = ["bound"]
 
@@ -55,24 +55,30 @@ def bound(
 
     pacbayes bound tandem --risk 0.004 --kl 2363 --n 60000
     """
-    from pacbayes.bounds import percent_up
     from pacbayes.bounds.theorems import calculate
 
-    given = {
-        "lambda": lam,
-        "alpha": alpha,
-        "C": C,
-        "second-moment": second_moment,
-        "disagreement": disagreement,
-        "networks": networks,
-        "levels": None if levels is None else numbers("levels", levels),
-        "parts": None if parts is None else numbers("parts", parts),
-    }
-    free = {option: value for option, value in given.items() if value is not None}
+    free = given(
+        {
+            "lambda": lam,
+            "alpha": alpha,
+            "C": C,
+            "second-moment": second_moment,
+            "disagreement": disagreement,
+            "networks": networks,
+        }
+    )
+    lists = given({"levels": levels, "parts": parts})
+    free |= {option: numbers(option, text) for option, text in lists.items()}
     result = calculate(name, risk, kl, n, delta, free)
     if as_json:
         print(json.dumps(result))
     else:
-        note = " (vacuous)" if result["bound"] >= 1 else ""
-        at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
-        print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")
+        _show(name, result)
+
+
+def _show(name: str, result: dict[str, float]) -> None:
+    from pacbayes.bounds import percent_up
+
+    note = " (vacuous)" if result["bound"] >= 1 else ""
+    at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
+    print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")

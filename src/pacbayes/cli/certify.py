@@ -63,8 +63,7 @@ def certify(
     """
     started = time.monotonic()
     _check_options(bound, networks, exact=exact, samples=samples, monte_carlo=monte_carlo)
-    draws = 100 if samples is None else samples
-    check_samples(draws)
+    draws = _draws(samples, exact=exact)
     set_threads(threads)
     from pacbayes import runs
     from pacbayes.cli import console
@@ -79,7 +78,7 @@ def certify(
             delta=delta,
             bound=bound,
             monte_carlo=monte_carlo or "kl-chernoff",
-            samples=None if exact else draws,
+            samples=draws,
             networks=networks,
             seed=seed,
         )
@@ -88,22 +87,35 @@ def certify(
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:
         console.show_certificate(certificate, errors, opened)
-        took = console.duration(time.monotonic() - started)
-        console.remark(f"Took {took}. Next: {console.command('verify', run)}")
+        console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
 
 
 def _check_options(
     bound: str, networks: int, *, exact: bool, samples: int | None, monte_carlo: str | None
 ) -> None:
     """Refuse options that would have no effect."""
-    drawn = bound == "disintegrated"
-    if networks > 1 and not drawn:
-        raise ValueError(f"--networks needs --bound disintegrated, got --bound {bound}")
-    if exact and drawn:
-        raise ValueError("--exact does not go with --bound disintegrated, which samples no risk")
-    if not (exact or drawn):
+    if bound == "disintegrated":
+        if exact:
+            raise ValueError(f"--exact does not go with --bound {bound}, which samples no risk")
+        _check_unsampled(f"--bound {bound}", samples, monte_carlo)
         return
+    if networks > 1:
+        raise ValueError(f"--networks needs --bound disintegrated, got --bound {bound}")
+    if exact:
+        _check_unsampled("--exact", samples, monte_carlo)
+
+
+def _check_unsampled(reason: str, samples: int | None, monte_carlo: str | None) -> None:
+    """Refuse the options of sampling where `reason` samples no risk."""
     for option, value in (("--samples", samples), ("--monte-carlo", monte_carlo)):
         if value is not None:
-            reason = "--exact" if exact else "--bound disintegrated"
             raise ValueError(f"{option} {value} has no effect with {reason}, which samples no risk")
+
+
+def _draws(samples: int | None, *, exact: bool) -> int | None:
+    """Return the draws per example; None if the risk is summed exactly."""
+    if exact:
+        return None
+    draws = 100 if samples is None else samples
+    check_samples(draws)
+    return draws

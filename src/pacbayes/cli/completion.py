@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 __all__ = ["columns", "datasets", "runs"]
@@ -30,26 +31,31 @@ def columns(incomplete: str) -> list[str]:
 def runs(incomplete: str) -> list[str]:
     """Return run folders whose path begins with the text."""
     start = Path(os.path.expanduser(incomplete + "_")).parent
-    shown = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
-    found = (shown + str(path.relative_to(start)) for path in _run_folders(start))
+    before, slash, _ = incomplete.rpartition("/")
+    found = (f"{before}{slash}{path.relative_to(start)}" for path in _run_folders(start))
     return sorted(path for path in found if path.startswith(incomplete))
 
 
 def _run_folders(start: Path) -> Iterator[Path]:
-    """Yield run folders, nearest first, without hidden ones."""
+    """Yield run folders, nearest first."""
+    for folder in islice(_folders_below(start), _MOST):
+        if os.path.exists(folder / "run.json"):
+            yield folder
+
+
+def _folders_below(start: Path) -> Iterator[Path]:
+    """Yield folders level by level, without hidden ones."""
     level = [start]
-    looked = 0
     for _ in range(_DEPTH):
         below: list[Path] = []
-        for folder in level:
-            try:
-                entries = [e for e in os.scandir(folder) if e.is_dir() and e.name[0] != "."]
-            except OSError:
-                continue
-            for entry in entries:
-                if (looked := looked + 1) > _MOST:
-                    return
-                if os.path.exists(os.path.join(entry.path, "run.json")):
-                    yield Path(entry.path)
-                below.append(Path(entry.path))
+        for folder in chain.from_iterable(map(_folders_in, level)):
+            below.append(folder)
+            yield folder
         level = below
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return [Path(e.path) for e in os.scandir(folder) if e.is_dir() and e.name[0] != "."]
+    except OSError:  # not allowed to look, or gone
+        return []

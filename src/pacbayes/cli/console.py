@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,7 +18,7 @@ from pacbayes.certificates.explanation import beside, nats, paper_result, percen
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.runs.folder import Run
-    from pacbayes.runs.prediction import Prediction, TestErrors
+    from pacbayes.runs.prediction import TestErrors
 
 __all__ = [
     "command",
@@ -30,8 +26,8 @@ __all__ = [
     "remark",
     "shout",
     "show_certificate",
-    "show_prediction",
     "show_trained",
+    "took",
     "waiting",
 ]
 
@@ -61,9 +57,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def remark(text: str) -> None:
-    """Print a remark (how long it took, what to do next) on standard error."""
-    print(text, file=sys.stderr, flush=True)
+def took(started: float) -> str:
+    """Return the time since `started`, a time of `time.monotonic`."""
+    return duration(time.monotonic() - started)
+
+
+def remark(text: str, *, quiet: bool = False) -> None:
+    """Print a remark (how long it took, what to do next) on standard error, unless `quiet`."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)
 
 
 def command(*words: object) -> str:
@@ -73,11 +75,10 @@ def command(*words: object) -> str:
 
 def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
     """Print the result of training, its folder and the next command."""
-    e, of = best.best, ""
     if advice := _advice(best):
         print(advice)
-    if len(runs) > 1:
-        of = f" Best of {len(runs)} prior scales: {best.settings.prior_scale:g}."
+    e, scale = best.best, best.settings.prior_scale
+    of = f" Best of {len(runs)} prior scales: {scale:g}." if len(runs) > 1 else ""
     print(
         f"{took}.{of} Bound {percent_up(e.bound)} (a guide, not yet a certificate), "
         f"risk {percent(e.risk)}, KL {nats(e.kl)}, in epoch {e.epoch} of {best.settings.epochs}."
@@ -90,19 +91,26 @@ def _advice(run: Run) -> str | None:
     """Return what to try next if nothing was learned or the bound is loose."""
     from pacbayes.training.loop import learned_nothing
 
-    e, hidden, epochs = run.best, run.settings.widths, run.settings.epochs
-    if learned_nothing(e.risk, len(run.record.data.classes)):
-        few = f"The network has learned nothing: {run.record.data.n} examples may be too few"
-        if hidden:
-            return f"{few}\nfor its size. Try fewer units (--widths 30) or none (--widths none)."
-        return f"{few},\nor {epochs} epochs too short. Try more epochs (--epochs)."
-    if e.bound > _LOOSE:
-        fewer = "fewer weights (--widths none)" if hidden else "more epochs (--epochs)"
-        return (
-            f"The bound is loose. To tighten it, try {fewer}\n"
-            "or a prior that learns from a part of the examples (--prior-fraction 0.5)."
-        )
-    return None
+    if learned_nothing(run.best.risk, len(run.record.data.classes)):
+        return _advice_to_learn(run)
+    return _advice_to_tighten(run) if run.best.bound > _LOOSE else None
+
+
+def _advice_to_learn(run: Run) -> str:
+    few = f"The network has learned nothing: {run.record.data.n} examples may be too few"
+    if run.settings.widths:
+        return f"{few}\nfor its size. Try fewer units (--widths 30) or none (--widths none)."
+    epochs = run.settings.epochs
+    return f"{few},\nor {epochs} epochs too short. Try more epochs (--epochs)."
+
+
+def _advice_to_tighten(run: Run) -> str:
+    hidden = run.settings.widths
+    change = "fewer weights (--widths none)" if hidden else "more epochs (--epochs)"
+    return (
+        f"The bound is loose. To tighten it, try {change}\n"
+        "or a prior that learns from a part of the examples (--prior-fraction 0.5)."
+    )
 
 
 def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
@@ -133,31 +141,3 @@ def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
     for row in beside(c, errors, run.record):
         table.add_row(*[row.label, row.ours, row.theirs][: len(headings)])
     return table
-
-
-def show_prediction(prediction: Prediction, out: Path | None, *, as_json: bool) -> None:
-    """Print or write predicted labels as CSV or JSON; name their predictor on standard error."""
-    text = json.dumps(asdict(prediction)) + "\n" if as_json else _as_csv(prediction)
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        from pacbayes.files import write_atomically
-
-        write_atomically(out, text.encode())
-    if as_json:
-        return
-    sys.stdout.flush()  # the remarks below come last
-    remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
-    if prediction.error is not None:
-        remark(f"error on the labels given: {percent(prediction.error)}")
-    if out is not None:
-        remark(f"written to {out}")
-
-
-def _as_csv(prediction: Prediction) -> str:
-    buffer, votes = io.StringIO(), prediction.votes
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["label", "vote"] if votes else ["label"])
-    for i, label in enumerate(prediction.labels):
-        writer.writerow([label, f"{votes[i]:.6f}"] if votes else [label])
-    return buffer.getvalue()

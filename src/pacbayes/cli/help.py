@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 from typer.core import TyperCommand, TyperGroup
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Group"]
 
 _EXAMPLE = "pacbayes "  # the start of an example in a docstring
+_Sections = dict[str, list[tuple[str, str]]]  # names and their help, by heading
 
 
 class Command(TyperCommand):
@@ -27,15 +29,14 @@ class Command(TyperCommand):
         _write_help(self, formatter, "Examples")
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        sections: _Sections = {"Arguments": []}
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is None:
                 continue
             if parameter.param_type_name == "argument":  # without its choices, which may be long
                 sections["Arguments"].append((record[0].partition(" ")[0], record[1]))
             else:
-                name = getattr(parameter, "rich_help_panel", None) or "Options"
-                sections.setdefault(name, []).append(record)
+                sections.setdefault(_panel(parameter, "Options"), []).append(record)
         _write_sections(sections, formatter)
 
 
@@ -52,21 +53,28 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         width = max(map(len, self.commands))
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: _Sections = {}
         for name, command in self.commands.items():
             purpose = (command.help or "").partition("\n")[0]
-            panel = getattr(command, "rich_help_panel", None) or "Commands"
+            panel = _panel(command, "Commands")
             sections.setdefault(panel, []).append((name.ljust(width), purpose))
         _write_sections(sections, formatter)
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, AnyCommand | None, list[str]]:
-        name = args[0]
+        self._check_command(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def _check_command(self, ctx: Context, name: str) -> None:
         if name not in self.commands and not name.startswith("-"):
             hint = did_you_mean(name, self.commands) or "; see pacbayes --help"
             ctx.fail(f"unknown command {name!r}{hint}")
-        return super().resolve_command(ctx, args)
+
+
+def _panel(item: object, default: str) -> str:
+    """Return the heading under which a command or an option is listed."""
+    return getattr(item, "rich_help_panel", None) or default
 
 
 def _write_help(command: TyperCommand | TyperGroup, formatter: HelpFormatter, title: str) -> None:
@@ -74,14 +82,17 @@ def _write_help(command: TyperCommand | TyperGroup, formatter: HelpFormatter, ti
     paragraphs = (command.help or "").strip().split("\n\n")
     formatter.write_paragraph()
     with formatter.indentation():
-        formatter.write_text("\n\n".join(p for p in paragraphs if not p.startswith(_EXAMPLE)))
+        formatter.write_text("\n\n".join(filterfalse(_is_example, paragraphs)))
     with formatter.section(title):
-        for example in (p for p in paragraphs if p.startswith(_EXAMPLE)):
-            for line in example.splitlines():
-                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+        for line in "\n".join(filter(_is_example, paragraphs)).splitlines():
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-def _write_sections(sections: dict[str, list[tuple[str, str]]], formatter: HelpFormatter) -> None:
+def _is_example(paragraph: str) -> bool:
+    return paragraph.startswith(_EXAMPLE)
+
+
+def _write_sections(sections: _Sections, formatter: HelpFormatter) -> None:
     for name, records in sections.items():
         if records:
             with formatter.section(name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,7 @@ def info(as_json: AsJson = False) -> None:
 
 
 def _lines(found: Inventory) -> dict[str, str]:
-    cores = "1 core" if found.cores == 1 else f"{found.cores} cores"
-    threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
+    cores, threads = _counted(found.cores, "core"), _counted(found.threads, "thread")
     cached = [f"{name} ({size / 1e6:.0f} MB)" for name, size in found.cached.items()]
     return {
         **found.versions,
@@ -42,11 +42,16 @@ def _lines(found: Inventory) -> dict[str, str]:
         "engine": f"native, {found.native}" if found.native else f"PyTorch ({found.why_torch})",
         "cores": f"{cores}, {threads} used by PyTorch",
         "cache": f"{_with_tilde(found.cache)}: {', '.join(cached) or 'empty'}",
-        "extras": ", ".join(
-            name if installed else f"{name} not installed (pip install 'pacbayes[{name}]')"
-            for name, installed in found.extras.items()
-        ),
+        "extras": ", ".join(starmap(_extra, found.extras.items())),
     }
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"1 {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def _extra(name: str, installed: bool) -> str:
+    return name if installed else f"{name} not installed (pip install 'pacbayes[{name}]')"
 
 
 def _with_tilde(path: str) -> str:

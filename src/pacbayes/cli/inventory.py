@@ -43,8 +43,7 @@ class Inventory:
 
 def take_inventory() -> Inventory:
     """Collect the facts; nothing is changed."""
-    library = native_library.library()
-    native = None if library is None else Path(library._name).stem.removeprefix("libengine-")
+    native = _native()
     return Inventory(
         versions={
             "pacbayes": pacbayes.__version__,
@@ -63,6 +62,12 @@ def take_inventory() -> Inventory:
     )
 
 
+def _native() -> str | None:
+    """Return the instruction set of the native engine, if there is one."""
+    library = native_library.library()
+    return None if library is None else Path(library._name).stem.removeprefix("libengine-")
+
+
 def _cores() -> int:
     """Return the number of cores this process may use; a container may have fewer."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -72,8 +77,8 @@ def _cores() -> int:
 def _cached(folder: Path) -> dict[str, int]:
     if not folder.is_dir():
         return {}
-    return {
-        place.name: sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
-        for place in sorted(folder.iterdir())
-        if place.is_dir()
-    }
+    return {place.name: _size(place) for place in sorted(folder.iterdir()) if place.is_dir()}
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

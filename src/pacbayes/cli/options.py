@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ __all__ = [
     "Threads",
     "check_folder_of",
     "check_samples",
+    "given",
     "numbers",
     "set_threads",
     "widths_of",
@@ -44,6 +45,11 @@ def widths_of(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"--widths must look like 100,100,100 or be none, got {text!r}") from None
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given; None means that one was not."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def numbers(name: str, text: str) -> list[float]:

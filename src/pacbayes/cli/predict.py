@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +18,7 @@ from pacbayes.cli.options import AsJson, RunFolder, Threads, check_samples, set_
 
 if TYPE_CHECKING:
     from pacbayes.runs import Run
+    from pacbayes.runs.prediction import Prediction
 
 __all__ = ["predict"]
 
@@ -65,13 +70,12 @@ def predict(
     if out is not None:
         _check_out(out, opened, data, ".json" if as_json else ".csv")
     prediction = runs.predict(opened, data, method, samples=samples, seed=seed, label=label)
-    console.show_prediction(prediction, out, as_json=as_json)
-    if not as_json:
-        theorem = ("--bound", "tandem") if method is Predictor.VOTE else ()
-        certified = opened.certificate_path(method).exists()
-        advice = console.command("certify", run, *theorem)
-        doubt = "" if certified else f" No certificate covers this predictor yet: {advice}"
-        console.remark(f"Took {console.duration(time.monotonic() - started)}.{doubt}")
+    if as_json:
+        _write(json.dumps(asdict(prediction)) + "\n", out)
+    else:
+        _write(_as_csv(prediction), out)
+        _describe(prediction, out)
+        console.remark(f"Took {console.took(started)}.{_doubt(opened, run, method)}")
 
 
 def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
@@ -79,6 +83,49 @@ def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
     if out.suffix != suffix:
         raise ValueError(f"--out must be a {suffix} file, got {out}")
     source = run.record.data.source
-    kept = [Path(p).resolve() for p in (data, source.name, source.test) if p is not None]
-    if out.resolve() in [*kept, *(path.resolve() for path in run.folder.glob("*.json"))]:
+    inputs = map(Path, filter(None, (data, source.name, source.test)))
+    if out.resolve() in [path.resolve() for path in (*inputs, *run.folder.glob("*.json"))]:
         raise ValueError(f"--out {out} would overwrite an input; choose another file")
+
+
+def _write(text: str, out: Path | None) -> None:
+    """Write a text to a file, or print it."""
+    from pacbayes.files import write_atomically
+
+    if out is None:
+        print(text, end="", flush=True)  # remarks come after it
+    else:
+        write_atomically(out, text.encode())
+
+
+def _as_csv(prediction: Prediction) -> str:
+    columns = {"label": prediction.labels}
+    if prediction.votes:
+        columns["vote"] = [f"{vote:.6f}" for vote in prediction.votes]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return buffer.getvalue()
+
+
+def _describe(prediction: Prediction, out: Path | None) -> None:
+    """Name the predictor, its error and the file on standard error."""
+    from pacbayes.certificates.explanation import percent
+    from pacbayes.cli.console import remark
+
+    remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
+    if prediction.error is not None:
+        remark(f"error on the labels given: {percent(prediction.error)}")
+    if out is not None:
+        remark(f"written to {out}")
+
+
+def _doubt(opened: Run, folder: Path, method: Predictor) -> str:
+    """Return the command that certifies the predictor, if no certificate covers it yet."""
+    from pacbayes.cli.console import command
+
+    if opened.certificate_path(method).exists():
+        return ""
+    theorem = ("--bound", "tandem") if method is Predictor.VOTE else ()
+    return f" No certificate covers this predictor yet: {command('certify', folder, *theorem)}"

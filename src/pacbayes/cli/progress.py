@@ -25,64 +25,110 @@ _SILENCE = 30.0  # seconds without output after which a line is printed if there
 
 def show_training(steps: Iterable[Progress], run: Run, engine: str, *, quiet: bool) -> None:
     """Show the progress of a run until its end."""
-    console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
-    s = run.settings
-    scales = "learned" if s.learned_scale else "unit"
-    k = len(run.record.data.classes)
-    ends = (run.record.data.features, *s.widths, 1 if k == 2 else k)
-    shape, units = "-".join(map(str, ends)), s.activation if s.widths else "linear"
-    console.print(
-        f"{run.record.data.source.name}: {shape} {units}, {s.objective}, {scales} scales, "
-        f"{s.protocol} protocol, {s.epochs} epochs, {engine}"
-    )
-    bound = None
+    console = _console(quiet=quiet)
+    console.print(f"{_summary(run)}, {engine}")
+    bound = min((e.bound for e in run.history), default=None)
     if (run.folder / "checkpoint.safetensors").exists():
-        if run.changed_versions:
-            console.print(f"note: resuming with {'; '.join(run.changed_versions)}")
-        bound = min((e.bound for e in run.history), default=None)
-        so_far = "" if bound is None else f", best bound so far {percent_up(bound)}"
-        console.print(("already trained" if run.trained else "resuming") + so_far)
-    _follow(steps, s.epochs, "", console, _line, bound)
+        _show_resumed(run, bound, console)
+    _Display(console, run.settings.epochs, _line, bound=bound).follow(steps)
 
 
 def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) -> None:
     """Show the progress of learning a prior, if it is learned."""
-    console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     title = f"prior with scale {settings.prior_scale:g}, "
-    _follow(steps, settings.prior_epochs, title, console, _prior_line, None)
+    display = _Display(_console(quiet=quiet), settings.prior_epochs, _prior_line, title=title)
+    display.follow(steps)
 
 
-def _follow(
-    steps: Iterable[Progress],
-    epochs: int,
-    title: str,
-    console: Console,
-    line: Callable[[Evaluation], str],
-    bound: float | None,
-) -> None:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None))
-    bar = Bar(*columns, console=console, expand=True, transient=True)
-    bar.disable = not console.is_terminal
-    with bar:
-        task, started = None, time.monotonic()
-        spoke = started
-        for step in steps:
-            done, now = step.epoch - 1 + step.batch / step.batches, time.monotonic()
-            if task is None:
-                task, first = bar.add_task(title, total=epochs), step.epoch - 1
-                if title:
-                    console.print(f"{title}{epochs} epochs")
-            left = duration((now - started) * (epochs - done) / (done - first))
-            if (e := step.evaluation) is not None:
-                bound = e.bound if line is _line else None
-                console.print(line(e) + (f", {left} left" if done < epochs else ""))
-                spoke = now
-            facts = f"{title}epoch {step.epoch} of {epochs}, {left} left"
-            facts += "" if bound is None else f", bound {percent_up(bound)}"
-            bar.update(task, completed=done, description=facts)
-            if now - spoke > _SILENCE and not console.is_terminal:
-                console.print(facts)
-                spoke = now
+def _console(*, quiet: bool) -> Console:
+    return Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
+
+
+def _summary(run: Run) -> str:
+    """Return data, network and settings in a line."""
+    s, record = run.settings, run.record
+    shape = "-".join(map(str, record.architecture.sizes))
+    units = s.activation if s.widths else "linear"
+    scales = "learned" if s.learned_scale else "unit"
+    return (
+        f"{record.data.source.name}: {shape} {units}, {s.objective}, {scales} scales, "
+        f"{s.protocol} protocol, {s.epochs} epochs"
+    )
+
+
+def _show_resumed(run: Run, bound: float | None, console: Console) -> None:
+    """Say that the run is resumed, or already trained, with its best bound so far."""
+    if run.changed_versions:
+        console.print(f"note: resuming with {'; '.join(run.changed_versions)}")
+    state = "already trained" if run.trained else "resuming"
+    so_far = "" if bound is None else f", best bound so far {percent_up(bound)}"
+    console.print(state + so_far)
+
+
+class _Display:
+    """The bar or the lines that show the steps of a loop.
+
+    Args:
+        line: the line of an evaluation.
+        title: the start of every other line; the learning of a prior has one, and no bound.
+        bound: the best bound so far, of a run that is resumed.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        epochs: int,
+        line: Callable[[Evaluation], str],
+        *,
+        title: str = "",
+        bound: float | None = None,
+    ) -> None:
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None))
+        self._bar = Bar(*columns, console=console, expand=True, transient=True)
+        self._bar.disable = not console.is_terminal
+        self._console, self._epochs, self._line = console, epochs, line
+        self._title, self._bound = title, bound
+        self._started = self._spoke = time.monotonic()
+
+    def follow(self, steps: Iterable[Progress]) -> None:
+        """Show every step as it comes."""
+        with self._bar:
+            for step in steps:
+                if not self._bar.tasks:
+                    self._begin(step)
+                self._show(step)
+
+    def _begin(self, first: Progress) -> None:
+        self._before = first.epoch - 1  # epochs
+        self._task = self._bar.add_task(self._title, total=self._epochs)
+        if self._title:
+            self._console.print(f"{self._title}{self._epochs} epochs")
+
+    def _show(self, step: Progress) -> None:
+        done = step.epoch - 1 + step.batch / step.batches
+        left = f"{self._time_left(done)} left"
+        if step.evaluation is not None:
+            self._show_evaluation(step.evaluation, f", {left}" if done < self._epochs else "")
+        facts = f"{self._title}epoch {step.epoch} of {self._epochs}, {left}{self._bound_text()}"
+        self._bar.update(self._task, completed=done, description=facts)
+        if time.monotonic() - self._spoke > _SILENCE and not self._console.is_terminal:
+            self._say(facts)
+
+    def _time_left(self, done: float) -> str:
+        passed = time.monotonic() - self._started
+        return duration(passed * (self._epochs - done) / (done - self._before))
+
+    def _show_evaluation(self, e: Evaluation, left: str) -> None:
+        if not self._title:
+            self._bound = e.bound
+        self._say(self._line(e) + left)
+
+    def _bound_text(self) -> str:
+        return "" if self._bound is None else f", bound {percent_up(self._bound)}"
+
+    def _say(self, text: str) -> None:
+        self._console.print(text)
+        self._spoke = time.monotonic()
 
 
 def _prior_line(e: Evaluation) -> str:

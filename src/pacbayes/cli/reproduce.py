@@ -6,20 +6,20 @@ import json
 import signal
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from pacbayes.cli import completion
-from pacbayes.cli.options import AsJson, Quiet
+from pacbayes.cli.options import AsJson, Quiet, given
 from pacbayes.extras import require
 
 if TYPE_CHECKING:
     from pacbayes.experiments.executors import Executor
-    from pacbayes.experiments.making import Batch, Made
     from pacbayes.experiments.store import Store
     from pacbayes.experiments.sweep import Sweep
 
@@ -27,6 +27,7 @@ __all__ = ["reproduce"]
 
 _SWEEP = ("dataset", "columns", "repeats", "epochs", "grid")  # the options that make a sweep
 What = Literal["table1", "table2", "grid", "figures", "status", "slurm"]
+Format = Literal["terminal", "markdown", "csv", "latex"]
 
 
 def reproduce(
@@ -69,10 +70,7 @@ def reproduce(
         int | None,
         typer.Option(min=1, max=1024, help="Number of processes.  [default: one per core]"),
     ] = None,
-    style: Annotated[
-        Literal["terminal", "markdown", "csv", "latex"],
-        typer.Option("--format", help="Format of the table."),
-    ] = "terminal",
+    style: Annotated[Format, typer.Option("--format", help="Format of the table.")] = "terminal",
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Use existing runs only; make none.")
     ] = False,
@@ -87,24 +85,26 @@ def reproduce(
 
     pacbayes reproduce status --out runs/sweep
     """
+    _check_options(out, executor, scheduler)
     from pacbayes.experiments.store import Store
 
-    if (executor == "dask") != bool(scheduler):
-        raise ValueError("--executor dask and --scheduler ADDRESS go together")
-    if out.is_file() or (out / "run.json").exists():
-        raise ValueError(f"--out must be a folder for a store of runs, got {out}")
     store = Store(out.resolve())
     sweep = _sweep(columns, dataset, epochs, repeats, grid, search_only=what == "grid")
     if what == "status":
-        sources = (context.get_parameter_source(name) for name in _SWEEP)
-        given = any(source is not None and source.name != "DEFAULT" for source in sources)
-        _status(sweep if given else sweep.or_last(store), store, as_json=as_json)
+        _status(sweep if _asked(context) else sweep.or_last(store), store, as_json=as_json)
     elif what == "slurm":
         _slurm(sweep, store)
     else:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
         make = None if as_is else _executor(store, scheduler, workers)
         _make_and_print(what, sweep, store, make, style, quiet=quiet, as_json=as_json)
+
+
+def _check_options(out: Path, executor: str, scheduler: str | None) -> None:
+    if (executor == "dask") != bool(scheduler):
+        raise ValueError("--executor dask and --scheduler ADDRESS go together")
+    if out.is_file() or (out / "run.json").exists():
+        raise ValueError(f"--out must be a folder for a store of runs, got {out}")
 
 
 def _sweep(
@@ -116,17 +116,33 @@ def _sweep(
     *,
     search_only: bool,
 ) -> Sweep:
-    from pacbayes.experiments.columns import ADDED, COLUMNS
+    from pacbayes.experiments.columns import COLUMNS
     from pacbayes.experiments.sweep import Sweep
 
-    names = tuple(dict.fromkeys(name.strip() for name in (columns or "").split(",")))
-    sweep = Sweep(names if columns else COLUMNS, dataset, epochs, repeats, grid)
-    if not search_only:
-        return sweep
+    names = _names(columns) if columns else COLUMNS
+    sweep = Sweep(names, dataset, epochs, repeats, grid)
+    return _search_of(sweep) if search_only else sweep
+
+
+def _names(columns: str) -> tuple[str, ...]:
+    """Return the columns between commas, each once."""
+    return tuple(dict.fromkeys(map(str.strip, columns.split(","))))
+
+
+def _search_of(sweep: Sweep) -> Sweep:
+    """Return the paper's search alone, without repeats of its winners."""
+    from pacbayes.experiments.columns import ADDED
+
     searched = tuple(name for name in sweep.columns if name not in ADDED)
     if not searched:
         raise ValueError(f"the columns {', '.join(ADDED)} have no grid; choose another")
-    return Sweep(searched, dataset, epochs, repeats=0, search="paper")
+    return replace(sweep, columns=searched, repeats=0, search="paper")
+
+
+def _asked(context: typer.Context) -> bool:
+    """Return whether any option that makes a sweep was given."""
+    sources = map(context.get_parameter_source, _SWEEP)
+    return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def _executor(store: Store, scheduler: str | None, workers: int | None) -> Executor:
@@ -142,100 +158,52 @@ def _make_and_print(
     sweep: Sweep,
     store: Store,
     executor: Executor | None,
-    style: str,
+    style: Format,
     *,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from pacbayes.cli import console
-    from pacbayes.experiments.making import count_done, count_missing, make_runs
+    from pacbayes.cli import sweeps
+    from pacbayes.cli.console import remark, took
+    from pacbayes.experiments.making import count_done
 
     if what == "figures":
         require("plots", "reproduce figures")  # before the runs are made
     started, before = time.monotonic(), count_done(sweep, store)
-    say = (lambda text: None) if quiet else console.remark
-    for event in [] if executor is None else make_runs(sweep, store, executor):
-        say(_line(event))
-    (_figures if what == "figures" else _table)(what, sweep, store, style, as_json=as_json)
+    if executor is not None:
+        sweeps.make(sweep, store, executor, quiet=quiet)
+    if as_json:
+        print(json.dumps(sweeps.as_record(what, sweep, store)))
+    else:
+        sweeps.show(what, sweep, store, style)
     sys.stdout.flush()
     if made := count_done(sweep, store) - before:
-        took = console.duration(time.monotonic() - started)
-        more = "figures" if what.startswith("table") else "table1"
-        following = console.command("reproduce", more, *_options(sweep, store))
-        say(f"{made} runs made in {took}, in {store.folder}. Next: {following}")
-    if executor is not None and (missing := count_missing(sweep, store)):
-        status = console.command("reproduce", "status", *_options(sweep, store))
-        console.remark(f"{missing} runs failed or are missing: {status}")
+        following = _command("figures" if what.startswith("table") else "table1", sweep, store)
+        text = f"{made} runs made in {took(started)}, in {store.folder}. Next: {following}"
+        remark(text, quiet=quiet)
+    if executor is not None:
+        _check_complete(sweep, store)
+
+
+def _check_complete(sweep: Sweep, store: Store) -> None:
+    """Exit with an error if runs are missing."""
+    from pacbayes.cli.console import remark
+    from pacbayes.experiments.making import count_missing
+
+    if missing := count_missing(sweep, store):
+        remark(f"{missing} runs failed or are missing: {_command('status', sweep, store)}")
         raise typer.Exit(1)
 
 
-def _line(event: Batch | Made) -> str:
-    """Return the line that tells of a batch of runs or of one run."""
-    from pacbayes.cli.console import duration
-    from pacbayes.experiments.making import Batch
-
-    if isinstance(event, Batch):
-        text = f"{event.left} of {event.wanted} runs to make"
-        if event.elsewhere:
-            text += f"\n{event.elsewhere} of them are in progress elsewhere; waiting for them"
-        return text
-    why = f": {event.failure}" if event.failure else ""
-    last = event.number == event.left
-    rest = "" if last else f", {duration(event.seconds_left)} left"
-    return f"{event.number:4d} of {event.left}  {event.configuration.key}  {event.state}{why}{rest}"
-
-
-def _figures(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
-    from pacbayes.experiments.figures import draw_figures
-
-    paths = (str(path) for path in draw_figures(sweep, store))
-    for line in [json.dumps(list(paths))] if as_json else paths:
-        print(line)
-
-
-def _table(what: What, sweep: Sweep, store: Store, style: str, *, as_json: bool) -> None:
-    from pacbayes.experiments import tables
-
-    found = tables.lines(sweep, store)
-    if as_json:
-        by_column = {line.column: [asdict(s) for s in line.summaries] for line in found}
-        print(json.dumps(_points(sweep, store) if what == "grid" else by_column))
-        return
-    if what == "grid":
-        rows = tables.grid_table(sweep, store)
-    else:
-        rows = tables.table1(found) if what == "table1" else tables.table2(found, sweep, store)
-    print(tables.render(rows, style), end="")  # type: ignore[arg-type]
-
-
-def _points(sweep: Sweep, store: Store) -> list[dict[str, Any]]:
-    """Return configuration, state and results of every point of the search."""
-    found = ((c, store.summary(c)) for c in sweep.searched())
-    return [
-        asdict(c) | {"state": store.state(c)} | ({} if s is None else asdict(s)) for c, s in found
-    ]
-
-
 def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
+    from pacbayes.cli import sweeps
     from pacbayes.experiments.status import status
 
     found = status(sweep, store)
     if as_json:
         print(json.dumps(asdict(found)))
-        return
-    print("  ".join(f"{getattr(found, s)} {s}" for s in ("done", "running", "failed", "waiting")))
-    others = len(list((store.folder / "runs").glob("*/summary.json"))) - found.done
-    if others > 0:
-        print(f"{others} finished runs belong to other options; give status those to see them")
-    if found.seconds_left or found.unknown:
-        rest = (
-            f", plus {found.unknown} runs of columns without a finished run"
-            if found.unknown
-            else ""
-        )
-        print(f"about {found.seconds_left / 3600:.1f} hours of training left{rest}")
-    for key, why in found.failures.items():
-        print(f"failed  {key}: {why}")
+    else:
+        sweeps.show_status(found, store)
 
 
 def _slurm(sweep: Sweep, store: Store) -> None:
@@ -247,9 +215,20 @@ def _slurm(sweep: Sweep, store: Store) -> None:
     print(slurm_script(count, command, store.folder), end="")
 
 
+def _command(what: What, sweep: Sweep, store: Store) -> str:
+    """Return a command for the same sweep."""
+    from pacbayes.cli import console
+
+    return console.command("reproduce", what, *_options(sweep, store))
+
+
 def _options(sweep: Sweep, store: Store) -> list[str]:
-    """Return the options of the same sweep."""
-    options = ["--columns", ",".join(sweep.columns), "--dataset", sweep.dataset]
-    options += ["--grid", sweep.search, "--out", str(store.folder)]
-    options += ["--repeats", str(sweep.repeats)] if sweep.repeats else []  # a grid alone has none
-    return options + ([] if sweep.epochs is None else ["--epochs", str(sweep.epochs)])
+    options = {
+        "--columns": ",".join(sweep.columns),
+        "--dataset": sweep.dataset,
+        "--grid": sweep.search,
+        "--out": store.folder,
+        "--repeats": sweep.repeats or None,  # a grid alone has none
+        "--epochs": sweep.epochs,
+    }
+    return list(map(str, chain(*given(options).items())))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from pacbayes.extras import require
@@ -34,28 +35,41 @@ def recorded(steps: Iterator[Progress], run: Run, folder: Path) -> Iterator[Prog
     duplicate, whenever the run was killed.
     """
     own = f".{run.sha256[:12]}"
-    files = list(folder.glob(f"{_EVENTS}*"))
-    if foreign := [path for path in files if path.suffix != own]:
-        raise ValueError(
-            f"{folder} contains the curves of another run ({foreign[0].name}); "
-            "choose another folder for --tensorboard, or remove them"
-        )
+    before = list(folder.glob(f"{_EVENTS}*"))
+    _check_own(before, own)
     from torch.utils.tensorboard import SummaryWriter
 
     past = run.history
     started = time.time() - (past[-1].seconds if past else 0.0)
     with SummaryWriter(folder, filename_suffix=own) as writer:
-        writer.add_text("settings", _as_code(run.settings.model_dump_json(indent=2)), 0)
-        writer.add_text("data", _as_code(run.record.data.model_dump_json(indent=2)), 0)
-        for evaluation in past:
-            _write(writer, evaluation, started)
-        writer.flush()
-        for path in files:
+        _write_past(writer, run, past, started)
+        for path in before:
             path.unlink()
         for progress in steps:
             if progress.evaluation is not None:
                 _write(writer, progress.evaluation, started)
             yield progress
+
+
+def _check_own(files: list[Path], suffix: str) -> None:
+    """Refuse to write beside the curves of another run."""
+    for path in files:
+        if path.suffix != suffix:
+            raise ValueError(
+                f"{path.parent} contains the curves of another run ({path.name}); "
+                "choose another folder for --tensorboard, or remove them"
+            )
+
+
+def _write_past(
+    writer: SummaryWriter, run: Run, past: Sequence[Evaluation], started: float
+) -> None:
+    """Write settings, data and every evaluation before this start."""
+    writer.add_text("settings", _as_code(run.settings.model_dump_json(indent=2)), 0)
+    writer.add_text("data", _as_code(run.record.data.model_dump_json(indent=2)), 0)
+    for evaluation in past:
+        _write(writer, evaluation, started)
+    writer.flush()
 
 
 def _write(writer: SummaryWriter, e: Evaluation, started: float) -> None:
@@ -66,4 +80,4 @@ def _write(writer: SummaryWriter, e: Evaluation, started: float) -> None:
 
 def _as_code(text: str) -> str:
     """Indent lines, so that Markdown shows them unchanged."""
-    return "\n".join(f"    {line}" for line in text.splitlines())
+    return indent(text, "    ")

@@ -24,6 +24,7 @@ from pacbayes.cli.options import (
     AsJson,
     Quiet,
     Threads,
+    given,
     numbers,
     set_threads,
     widths_of,
@@ -163,45 +164,45 @@ def train(
     from pacbayes.settings import Settings
 
     sources = _sources(dataset, data_folder, test_data, label, fallback)
-    changes: dict[str, Any] = {
-        "estimator": estimator,
-        "widths": widths_of(widths),
-        "learned_scale": learned_scale,
-        **_scales(prior_scale),
-        "prior_fraction": prior_fraction,
-        "prior_epochs": prior_epochs,
-        "prior_rate": prior_rate,
-        "prior_augmentation": prior_augmentation,
-        "lam": lam,
-        "lambda_rate": lambda_rate,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "samples": samples,
-        "kl_warmup": kl_warmup,
-        "evaluate_every": evaluate_every,
-        "evaluation_samples": evaluation_samples,
-        "engine": engine,
-        "repeats": repeats,
-        "delta": delta,
-        "seed": seed,
-    }
-    given = {name: value for name, value in changes.items() if value is not None}
-    _check_effective(given, objective)
+    changes = given(
+        {
+            "estimator": estimator,
+            "widths": widths_of(widths),
+            "learned_scale": learned_scale,
+            **_scales(prior_scale),
+            "prior_fraction": prior_fraction,
+            "prior_epochs": prior_epochs,
+            "prior_rate": prior_rate,
+            "prior_augmentation": prior_augmentation,
+            "lam": lam,
+            "lambda_rate": lambda_rate,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "samples": samples,
+            "kl_warmup": kl_warmup,
+            "evaluate_every": evaluate_every,
+            "evaluation_samples": evaluation_samples,
+            "engine": engine,
+            "repeats": repeats,
+            "delta": delta,
+            "seed": seed,
+        }
+    )
+    _check_effective(changes, objective)
     settings_of = partial(Settings.of, protocol, activation, objective)
-    settings_of(**given)  # fails before data are loaded
+    settings_of(**changes)  # fails before data are loaded
     set_threads(threads)
     from pacbayes import runs
 
     source, data, fell_back = _load(*sources, tensorboard)
     if fell_back:  # bundled data are too few for three hidden layers
-        given.setdefault("widths", ())
-    settings = settings_of(classes=len(data.classes), **given)
-    planned = runs.planned_runs(out, settings)
-    already = all((folder / "posterior.safetensors").exists() for folder, _ in planned)
+        changes.setdefault("widths", ())
+    settings = settings_of(classes=len(data.classes), **changes)
+    already = _trained(runs.planned_runs(out, settings))
     learn, follow = _followers(data, out, tensorboard, quiet=quiet or as_json)
     trained = runs.train_all(out, settings, source, data, follow_prior=learn, follow=follow)
-    _show(trained, None if already else time.monotonic() - started, as_json=as_json)
+    _show(trained, None if already else started, as_json=as_json)
 
 
 def _sources(
@@ -210,14 +211,17 @@ def _sources(
     """Return the source of the data and the fall-back, after checking their names."""
     from pacbayes.data import DataSource
 
-    texts = [None if path is None else str(path) for path in (folder, test)]
-    source = DataSource(dataset, texts[0], texts[1], label)
+    own = DataSource(dataset, _text(folder), _text(test), label)
+    return _checked(own), None if fallback is None else _checked(DataSource(fallback))
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _checked(source: DataSource) -> DataSource:
     source.check()
-    if fallback is None:
-        return source.absolute(), None
-    instead = DataSource(fallback)
-    instead.check()
-    return source.absolute(), instead.absolute()
+    return source.absolute()
 
 
 def _scales(text: str | None) -> dict[str, Any]:
@@ -261,7 +265,13 @@ def _followers(
     return partial(progress.show_prior, quiet=quiet), follow
 
 
-def _show(trained: list[Run], seconds: float | None, *, as_json: bool) -> None:
+def _trained(planned: list[tuple[Path, Settings]]) -> bool:
+    """Return whether every planned run was trained before."""
+    return all((folder / "posterior.safetensors").exists() for folder, _ in planned)
+
+
+def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
+    """Print the best run; `started` is None if all were trained before."""
     from pacbayes import runs
     from pacbayes.cli import console
 
@@ -269,15 +279,21 @@ def _show(trained: list[Run], seconds: float | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:
-        took = "Already trained" if seconds is None else f"Trained in {console.duration(seconds)}"
+        took = "Already trained" if started is None else f"Trained in {console.took(started)}"
         console.show_trained(trained, best, took)
 
 
-def _check_effective(given: dict[str, Any], objective: str | None) -> None:
+def _check_effective(changes: dict[str, Any], objective: str | None) -> None:
     """Refuse options that would have no effect."""
+    if not changes.get("prior_fraction"):
+        _check_unlearned(changes)
+    if "lambda_rate" in changes and objective != "optim-lambda":
+        raise ValueError("--lambda-rate needs --objective optim-lambda")
+
+
+def _check_unlearned(changes: dict[str, Any]) -> None:
+    """Refuse the options of a prior that learns where none does."""
     for name in ("prior_epochs", "prior_rate", "prior_augmentation"):
-        if name in given and not given.get("prior_fraction"):
+        if name in changes:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} needs a prior that learns; give --prior-fraction too")
-    if "lambda_rate" in given and objective != "optim-lambda":
-        raise ValueError("--lambda-rate needs --objective optim-lambda")

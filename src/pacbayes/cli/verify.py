@@ -15,6 +15,8 @@ from pacbayes.cli import completion
 from pacbayes.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pacbayes.verify import Finding
 
 __all__ = ["verify"]
@@ -50,39 +52,57 @@ def verify(
     from pacbayes.verify import verify as check
 
     paths = certificates_in(certificate)
-    found: list[list[Finding]] = []
-    for path in paths:
-        if len(paths) > 1 and not as_json:
-            print(f"{path.name}:")
-        found.append([_shown(finding, as_json) for finding in check(path, full=full)])
-    everything = list(chain(*found))
-    holds = all(finding.holds for finding in everything)
     if as_json:
-        print(json.dumps({"holds": holds, "findings": [asdict(f) for f in everything]}))
+        found = [list(check(path, full=full)) for path in paths]
+        _print_json(list(chain(*found)))
     else:
-        _conclude(found, paths[0].parent, time.monotonic() - started)
-    if not holds:
+        found = [_show_checks(path, full=full, named=len(paths) > 1) for path in paths]
+        _conclude(found, paths[0].parent, started)
+    if not _hold(chain(*found)):
         raise typer.Exit(1)
 
 
-def _shown(finding: Finding, as_json: bool) -> Finding:
-    """Print a finding as soon as it is known."""
-    if not as_json:
+def _print_json(found: list[Finding]) -> None:
+    print(json.dumps({"holds": _hold(found), "findings": [asdict(f) for f in found]}))
+
+
+def _show_checks(path: Path, *, full: bool, named: bool) -> list[Finding]:
+    """Print each check of a certificate as soon as it is known, and return them all."""
+    from pacbayes.verify import verify as check
+
+    if named:
+        print(f"{path.name}:")
+    found = []
+    for finding in check(path, full=full):
         print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
-    return finding
+        found.append(finding)
+    return found
 
 
-def _conclude(found: list[list[Finding]], run: Path, seconds: float) -> None:
+def _conclude(found: list[list[Finding]], run: Path, started: float) -> None:
     from pacbayes.cli import console
 
-    holds = all(finding.holds for finding in chain(*found))
-    measured = all(any(finding.measures_risk for finding in each) for each in found)
-    claimed = "" if measured else " (training risk taken as claimed; use --full to measure it)"
-    if holds:
-        print(f"The certificate{' holds' if len(found) == 1 else 's hold'}{claimed}.", flush=True)
+    checks = f"{sum(map(len, found))} checks, {console.took(started)}."
+    one = len(found) == 1
+    if _hold(chain(*found)):
+        print(f"The certificate{' holds' if one else 's hold'}{_reservation(found)}.", flush=True)
+        console.remark(f"{checks} Next: {console.command('predict', run, 'DATA')}")
     else:
-        which = "The certificate does" if len(found) == 1 else "At least one certificate does"
+        which = "The certificate does" if one else "At least one certificate does"
         print(f"{which} NOT hold.", flush=True)
-    following = f" Next: {console.command('predict', run, 'DATA')}" if holds else ""
-    checks = sum(map(len, found))
-    console.remark(f"{checks} checks, {console.duration(seconds)}.{following}")
+        console.remark(checks)
+
+
+def _reservation(found: list[list[Finding]]) -> str:
+    """Return the remark that --full would measure a risk that was taken as claimed."""
+    if all(map(_measured, found)):
+        return ""
+    return " (training risk taken as claimed; use --full to measure it)"
+
+
+def _measured(findings: list[Finding]) -> bool:
+    return any(finding.measures_risk for finding in findings)
+
+
+def _hold(findings: Iterable[Finding]) -> bool:
+    return all(finding.holds for finding in findings)

@@ -121,11 +121,16 @@ def _round_range(rows: Tensor) -> str | None:
     at_ends = (rows == low).sum(0) + (rows == high).sum(0)
     if (at_ends <= 4).sum() < min(2, rows.shape[1]):  # clipping repeats its ends
         return None
+    return _round_ends(low, high)
+
+
+def _round_ends(low: Tensor, high: Tensor) -> str | None:
     if _close(low, 0) and _close(high, 1):
         return "spans exactly [0, 1]"
     if _close(low, -1) and _close(high, 1):
         return "spans exactly [−1, 1]"
-    return "has a largest magnitude of exactly 1" if _close(rows.abs().amax(0), 1) else None
+    largest = torch.maximum(low.abs(), high.abs())
+    return "has a largest magnitude of exactly 1" if _close(largest, 1) else None
 
 
 def _round_spread(rows: Tensor) -> str | None:

@@ -46,14 +46,22 @@ def _find_layout(
     path: Path, first: list[str], label: str | None, width: int | None, usual: str | None
 ) -> _Layout:
     """Find the label column and the header from the first row."""
-    if label is None and (usual in first or len(first) - 1 == width):
-        label = usual
+    label = _asked_label(first, label, width, usual)
     unlabelled = label is None and len(first) == width
     column = None if unlabelled else _label_column(path, first, label)
     features = [i for i in range(len(first)) if i != column]
     if not features:
         raise DataError(f"{path}: only one column; fields must be separated by commas")
     return _Layout(first, features, column, _is_header(first, features, label), bool(label))
+
+
+def _asked_label(
+    first: list[str], label: str | None, width: int | None, usual: str | None
+) -> str | None:
+    """Return the label column asked for, or the usual one if the file seems to have it."""
+    if label is not None:
+        return label
+    return usual if usual in first or len(first) - 1 == width else None
 
 
 def _is_header(first: list[str], features: list[int], label: str | None) -> bool:
@@ -69,9 +77,12 @@ def _label_column(path: Path, first: list[str], label: str | None) -> int:
         return first.index(label)
     if label.isdecimal() and int(label) < len(first):
         return int(label)
+    raise DataError(f"{path}: no column {label!r}{_column_hint(first, label)}")
+
+
+def _column_hint(first: list[str], label: str) -> str:
     some = ", ".join(first[:8]) + (", …" if len(first) > 8 else "")
-    hint = did_you_mean(label, first) or f"; the columns are {some}"
-    raise DataError(f"{path}: no column {label!r}{hint}")
+    return did_you_mean(label, first) or f"; the columns are {some}"
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,9 @@ class _Layout:
             return f": {len(row)} columns, expected {len(self.first)} as in the first row"
         if self.column is not None and not self._has_label(row):
             return f"{self._at(self.column)}: the label is missing"
+        return self._bad_cell(row)
+
+    def _bad_cell(self, row: list[str]) -> str:
         for i in self.features:
             if not _is_number(row[i]):
                 return f"{self._at(i)}: {self._not_a_number(row[i])}"

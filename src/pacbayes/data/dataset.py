@@ -61,16 +61,8 @@ class Dataset:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for part, x, y in (
-            ("training set", self.x_train, self.y_train),
-            ("test set", self.x_test, self.y_test),
-        ):
-            check_features(x, f"{self.name}, {part}")
-            if len(x) != len(y):
-                raise DataError(
-                    f"{self.name}, {part}: {len(x)} examples but {len(y)} labels; "
-                    "each example needs one label"
-                )
+        _check_part(self.x_train, self.y_train, f"{self.name}, training set")
+        _check_part(self.x_test, self.y_test, f"{self.name}, test set")
         if len(self.x_train) < LEAST_EXAMPLES:
             raise DataError(
                 f"{self.name} has {len(self.x_train)} training examples; "
@@ -110,6 +102,14 @@ class Dataset:
         return hasher.hexdigest()
 
 
+def _check_part(x: Floats, y: Labels, where: str) -> None:
+    check_features(x, where)
+    if len(x) != len(y):
+        raise DataError(
+            f"{where}: {len(x)} examples but {len(y)} labels; each example needs one label"
+        )
+
+
 def check_features(x: Floats, where: str) -> None:
     """Raise DataError unless x is a finite matrix; name the first offending entry."""
     if x.ndim != 2 or x.shape[1] < 1:
@@ -125,12 +125,8 @@ def check_features(x: Floats, where: str) -> None:
 
 def class_indices(labels: NDArray[Any], where: str) -> tuple[Labels, tuple[str, ...]]:
     """Return class indices and class names in sorted order; the larger of two classes is +1."""
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        bad = int(np.argmin(np.isfinite(labels)))
-        raise DataError(
-            f"{where}: the label of example {bad} (counting from 0) is {labels[bad]}, "
-            "which is not a finite number"
-        )
+    if labels.dtype.kind == "f":
+        _check_finite(labels, where)
     names, indices = np.unique(labels, return_inverse=True)
     if not 2 <= len(names) <= MOST_CLASSES:
         shown = ", ".join(map(str, names[:5])) + ("…" if len(names) > 5 else "")
@@ -139,3 +135,13 @@ def class_indices(labels: NDArray[Any], where: str) -> tuple[Labels, tuple[str, 
             f"but 2 to {MOST_CLASSES} classes are needed"
         )
     return indices.astype(np.int64), tuple(str(name) for name in names)
+
+
+def _check_finite(labels: NDArray[Any], where: str) -> None:
+    finite = np.isfinite(labels)
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        raise DataError(
+            f"{where}: the label of example {bad} (counting from 0) is {labels[bad]}, "
+            "which is not a finite number"
+        )

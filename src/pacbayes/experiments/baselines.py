@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,39 +31,49 @@ Examples = tuple[Tensor, Tensor]
 def baseline_summary(configuration: Configuration, place: Path, attempts: int) -> Summary:
     """Train a baseline, resetting it while it learns nothing, and summarise the last attempt."""
     train, (x, y) = _examples(configuration)
-    seconds, last = 0.0, attempts if configuration.repeat else 1  # the grid keeps its failures
-    current = configuration
-    while True:
-        over = current.attempt + 1 == last
-        try:
-            fitting = _trained(current, place, train)
-            seconds += fitting.seconds
-            if over or not fitting.hopeless:
-                break
-        except FloatingPointError:
-            if over:
-                raise
-        current = current.reset()
+    fitting, attempt, seconds = _last_attempt(configuration.starts(attempts), place, train)
     fitting.model.load_state_dict(fitting.model.state_dict() | fitting.best)
     best = min(fitting.history, key=lambda e: e.guide)
     save_json(place / "history.json", [asdict(e) for e in fitting.history])
     with seeded(fitting.settings.seed, "prediction"):
         error = Binary().wrong(fitting.outputs(x, _VOTES), y).double().mean().item()
-    bounded = configuration.column != "mlp"
+    bound, kl = (None, None) if configuration.column == "mlp" else (best.bound, best.kl)
     return Summary(
         learned=not fitting.hopeless,
         epoch=best.epoch,
         train_linear=best.risk,
-        bound=best.bound if bounded else None,
-        kl=best.kl if bounded else None,
+        bound=bound,
+        kl=kl,
         test_zero_one=error,
         vote_zero_one=None,
         small_kl=None,
         certificate=None,
         seconds=seconds,
-        attempts=current.attempt + 1,
+        attempts=attempt + 1,
         versions=versions(),
     )
+
+
+def _last_attempt(
+    starts: Sequence[Configuration], place: Path, train: Examples
+) -> tuple[Fitting, int, float]:
+    """Train until an attempt learns, or the last one ends.
+
+    Returns:
+        That attempt, its number from 0, and the seconds of all attempts.
+    """
+    seconds = 0.0
+    *early, last = starts
+    for start in early:
+        try:
+            fitting = _trained(start, place, train)
+        except FloatingPointError:
+            continue
+        seconds += fitting.seconds
+        if not fitting.hopeless:
+            return fitting, start.attempt, seconds
+    fitting = _trained(last, place, train)
+    return fitting, last.attempt, seconds + fitting.seconds
 
 
 def _examples(configuration: Configuration) -> tuple[Examples, Examples]:
@@ -93,14 +104,21 @@ def _fitting(configuration: Configuration, train: Examples) -> Fitting:
 
 def _trained(configuration: Configuration, place: Path, train: Examples) -> Fitting:
     """Train from the last checkpoint to the end."""
-    fitting = _fitting(configuration, train)
     path = place / f"checkpoint-{configuration.attempt}.safetensors"
-    if path.exists():
-        try:
-            fitting.restore(*load_tensors(path))
-        except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
-            path.unlink()  # cut short, or of another version
-            fitting = _fitting(configuration, train)
+    fitting = _restored(configuration, path, train)
     for _ in run_to_end(fitting, lambda: save_tensors(path, *fitting.state())):
         pass
     return fitting
+
+
+def _restored(configuration: Configuration, path: Path, train: Examples) -> Fitting:
+    """Return the state of the checkpoint, or a new one if there is none that can be used."""
+    fitting = _fitting(configuration, train)
+    if not path.exists():
+        return fitting
+    try:
+        fitting.restore(*load_tensors(path))
+        return fitting
+    except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
+        path.unlink()  # cut short, or of another version
+    return _fitting(configuration, train)

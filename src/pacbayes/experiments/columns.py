@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pacbayes import paper
+from pacbayes.choices import Activation
 from pacbayes.settings import Settings
 
 __all__ = ["ADDED", "COLUMNS", "PAPER", "Configuration", "chosen", "grid"]
@@ -21,9 +22,36 @@ ADDED = (
 )
 COLUMNS = (*PAPER, *ADDED)
 _WIDTH = 100
-_EDITIONS = dict.fromkeys(  # raised when a column changes, so that its older runs do not count
-    ("pbg", "optim-lambda-sign", "optim-lambda-sigmoid", "optim-lambda-relu"), 2
-)
+_EDITIONS = {  # raised when a column changes, so that its older runs do not count
+    "pbg": {"edition": 2},
+    "optim-lambda-sign": {"edition": 2},
+    "optim-lambda-sigmoid": {"edition": 2},
+    "optim-lambda-relu": {"edition": 2},
+}
+_SEARCHED_SAMPLES = {"mlp": (1,)}  # elsewhere the paper's
+_SEARCHED_DEPTHS = {"pbg": (1, 2, 3)}  # elsewhere three
+
+
+def _published(activation: Activation, **changes: Any) -> dict[str, Any]:
+    return {"protocol": "paper", "activation": activation, "epochs": 200} | changes
+
+
+_RECIPES: dict[str, dict[str, Any]] = {  # arguments of `Settings.of`
+    "mlp": _published("relu", epochs=100, evaluate_every=1),
+    "pbg": _published("sign"),
+    "pbg-full": _published("sign"),
+    "reinforce-sign": _published("sign", estimator="reinforce"),
+    "reinforce-relu": _published("relu", estimator="reinforce"),
+    "fix-lambda-sign": _published("sign", objective="fix-lambda"),
+    "fix-lambda-sigmoid": _published("sigmoid", objective="fix-lambda"),
+    "fix-lambda-relu": _published("relu", objective="fix-lambda"),
+    "optim-lambda-sign": _published("sign", objective="optim-lambda"),
+    "optim-lambda-sigmoid": _published("sigmoid", objective="optim-lambda"),
+    "optim-lambda-relu": _published("relu", objective="optim-lambda"),
+    "fast-sign": {"protocol": "fast", "activation": "sign"},
+    "fast-sigmoid": {"protocol": "fast", "activation": "sigmoid"},
+    "fast-relu": {"protocol": "fast", "activation": "relu"},
+}
 
 
 @dataclass(frozen=True)
@@ -47,34 +75,30 @@ class Configuration:
     @property
     def key(self) -> str:
         """The folder name, the same for the same run on every machine."""
-        edition = {"edition": _EDITIONS[self.column]} if self.column in _EDITIONS else {}
-        text = json.dumps(asdict(self) | edition, sort_keys=True)
+        text = json.dumps(asdict(self) | _EDITIONS.get(self.column, {}), sort_keys=True)
         return f"{self.column}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @property
     def seed(self) -> int:
         return self.repeat + 1000 * self.attempt
 
-    def reset(self) -> Configuration:
-        return replace(self, attempt=self.attempt + 1)
+    def starts(self, most: int) -> list[Configuration]:
+        """Return the starts that may be made until one learns, each with a seed of its own.
+
+        A point of the grid has only one: the grid keeps its failures.
+        """
+        return [replace(self, attempt=i) for i in range(most if self.repeat else 1)]
 
     def settings(self) -> Settings:
         """Return the settings of the training loop."""
-        kind, _, unit = self.column.rpartition("-")
-        own: dict[str, Any] = {"seed": self.seed, "widths": (_WIDTH,) * self.depth}
-        own |= {"learning_rate": self.learning_rate, "samples": self.samples}
-        if kind == "fast":
-            own |= {} if self.epochs is None else {"epochs": self.epochs}
-            return Settings.of("fast", unit, **own)  # type: ignore[arg-type]
-        own |= {"epochs": self.epochs or 200}
-        if self.column == "mlp":
-            own |= {"evaluate_every": 1, "epochs": self.epochs or 100}
-            return Settings.of("paper", "relu", **own)
-        if self.column in ("pbg", "pbg-full"):
-            return Settings.of("paper", "sign", **own)
-        if kind == "reinforce":
-            return Settings.of("paper", unit, estimator="reinforce", **own)  # type: ignore[arg-type]
-        return Settings.of("paper", unit, kind, **own)  # type: ignore[arg-type]
+        own = {
+            "seed": self.seed,
+            "widths": (_WIDTH,) * self.depth,
+            "learning_rate": self.learning_rate,
+            "samples": self.samples,
+        }
+        epochs = {} if self.epochs is None else {"epochs": self.epochs}
+        return Settings.of(**_RECIPES[self.column] | own | epochs)
 
 
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
@@ -91,8 +115,8 @@ def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuratio
     """Yield the paper's search: rates × T, for pbg × depths, for mlp rates alone."""
     if column in ADDED:
         return
-    samples = (1,) if column == "mlp" else paper.SAMPLES
-    depths = (1, 2, 3) if column == "pbg" else (3,)
+    samples = _SEARCHED_SAMPLES.get(column, paper.SAMPLES)
+    depths = _SEARCHED_DEPTHS.get(column, (3,))
     for rate, T, depth in itertools.product(paper.RATES, samples, depths):
         yield _named(Configuration(column, dataset, epochs, rate, T, depth))
 

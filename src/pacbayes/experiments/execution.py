@@ -7,7 +7,7 @@ reported and exported. The baselines mlp and PBGNet have a checkpoint only.
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,14 +54,17 @@ def run(configuration: Configuration, store: Store) -> Literal["done", "failed",
         if store.diverged(configuration):
             return "failed"
         torch.set_num_threads(1)
-        try:
-            baseline = configuration.column in BASELINES
-            summarise = baseline_summary if baseline else _network_summary
-            summary = summarise(configuration, store.place(configuration), ATTEMPTS)
-        except Exception as error:  # whatever it is, the other runs go on
-            store.fail(configuration, f"{type(error).__name__}: {error}")
-            return "failed"
-        store.finish(configuration, summary)
+        return _made(configuration, store)
+
+
+def _made(configuration: Configuration, store: Store) -> Literal["done", "failed"]:
+    summarise = baseline_summary if configuration.column in BASELINES else _network_summary
+    try:
+        summary = summarise(configuration, store.place(configuration), ATTEMPTS)
+    except Exception as error:  # whatever it is, the other runs go on
+        store.fail(configuration, f"{type(error).__name__}: {error}")
+        return "failed"
+    store.finish(configuration, summary)
     return "done"
 
 
@@ -123,22 +126,18 @@ def _trained(
     configuration: Configuration, place: Path, source: DataSource, data: Dataset, attempts: int
 ) -> Run:
     """Train until an attempt learns, or the last one ends; every attempt has its own seed."""
-    last = attempts if configuration.repeat else 1  # the grid keeps its failures
-    while True:
-        attempt = len(_resets(place))
-        settings = _settings(replace(configuration, attempt=attempt), data)
+    *early, last = configuration.starts(attempts)
+    for start in early[len(_resets(place)) :]:
+        settings = _settings(start, data)
         try:
             made = _resumed(place, settings, source, data)
-            seconds, reason = made.history[-1].seconds, "learned nothing"
-            if attempt + 1 == last or not _hopeless(made):
-                return made
         except FloatingPointError:
-            if attempt + 1 == last:
-                raise
-            seconds, reason = 0.0, "diverged"
-        ended = {"seed": settings.seed, "seconds": seconds, "reason": reason}
-        save_json(place / _RESETS, [*_resets(place), ended])
-        _discard(place)
+            _reset(place, settings.seed, 0.0, "diverged")
+            continue
+        if not _hopeless(made):
+            return made
+        _reset(place, settings.seed, made.history[-1].seconds, "learned nothing")
+    return _resumed(place, _settings(last, data), source, data)
 
 
 def _resumed(place: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
@@ -166,6 +165,13 @@ def _settings(configuration: Configuration, data: Dataset) -> Settings:
 def _hopeless(made: Run) -> bool:
     classes = len(made.record.data.classes)
     return hopeless(made.history, SCHEDULES[made.settings.protocol], classes)
+
+
+def _reset(place: Path, seed: int, seconds: float, reason: str) -> None:
+    """Give an attempt up, and make room for the next one."""
+    ended = {"seed": seed, "seconds": seconds, "reason": reason}
+    save_json(place / _RESETS, [*_resets(place), ended])
+    _discard(place)
 
 
 def _resets(place: Path) -> list[dict[str, Any]]:

@@ -29,27 +29,27 @@ Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
 
 def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
     """Make free runs, then those that others held or left; yield runs as they end."""
-    while work:
-        busy = [c for c in work if store.state(c) == "running"]
-        free = [c for c in work if c not in busy]
-        if not free:
-            time.sleep(store.patience / 6)
-            continue
-        for configuration, state in executor(free):
-            if state == "busy":
-                busy.append(configuration)
-            else:
+    left = list(work)
+    while left:
+        for configuration, state in executor(_free(left, store)):
+            if state != "busy":
+                left.remove(configuration)
                 yield configuration, state
-        work = busy
+
+
+def _free(work: Sequence[Configuration], store: Store) -> list[Configuration]:
+    """Return the runs that are not in progress elsewhere; wait until there is one."""
+    while True:
+        if free := [c for c in work if store.state(c) != "running"]:
+            return free
+        time.sleep(store.patience / 6)
 
 
 def local_runs(
     work: Sequence[Configuration], store: Store, workers: int | None = None
 ) -> Iterator[Done]:
     """Make runs in processes, as many at once as there are cores; yield them as they end."""
-    workers = min(workers or os.cpu_count() or 1, len(work)) or 1
-    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(workers, context, _leave_with_parent, (os.getpid(),)) as pool:
+    with _pool(len(work), workers) as pool:
         futures = {pool.submit(run, c, store): c for c in work}
         try:
             for future in as_completed(futures):
@@ -59,10 +59,21 @@ def local_runs(
                 "a worker was killed; run the same command again to continue"
             ) from None
         except BaseException:
-            for process in list(pool._processes.values()):
-                process.terminate()
-            pool.shutdown(wait=False, cancel_futures=True)
+            _stop(pool)
             raise
+
+
+def _pool(runs: int, workers: int | None) -> ProcessPoolExecutor:
+    """Return a pool of as many workers as asked for, or as there are cores; no more than runs."""
+    count = min(workers or os.cpu_count() or 1, runs) or 1
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    return ProcessPoolExecutor(count, context, _leave_with_parent, (os.getpid(),))
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    for process in list(pool._processes.values()):
+        process.terminate()
+    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _leave_with_parent(parent: int) -> None:
@@ -83,8 +94,7 @@ def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> It
     from dask.distributed import as_completed as as_dask_completes
 
     with Client(scheduler) as client:
-        keys = {c: f"{c.key}-{uuid.uuid4()}" for c in work}  # others may ask for the same
-        futures = {client.submit(run, c, store, key=keys[c], retries=3): c for c in work}
+        futures = {client.submit(run, c, store, key=_own_key(c), retries=3): c for c in work}
         try:
             for future in as_dask_completes(futures):
                 yield futures[future], future.result()
@@ -93,6 +103,11 @@ def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> It
                 f"lost the scheduler {scheduler} or too many of its workers "
                 f"({type(error).__name__}); run the same command again to continue"
             ) from None
+
+
+def _own_key(configuration: Configuration) -> str:
+    """Return a new key of a task: others may ask the scheduler for the same run."""
+    return f"{configuration.key}-{uuid.uuid4()}"
 
 
 def slurm_script(count: int, command: Sequence[str], folder: Path) -> str:

@@ -44,10 +44,14 @@ def draw_figures(sweep: Sweep, store: Store) -> Iterator[Path]:
         ("variances", _variances()),
     ):
         if figure is not None:
-            content = io.BytesIO()
-            figure.savefig(content, format="png", dpi=140)
-            write_atomically(folder / f"{name}.png", content.getvalue())
-            yield folder / f"{name}.png"
+            yield _saved(figure, folder / f"{name}.png")
+
+
+def _saved(figure: Figure, path: Path) -> Path:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=140)
+    write_atomically(path, content.getvalue())
+    return path
 
 
 def _figure(columns: int, width: float = 4.0) -> tuple[Figure, Sequence[Any]]:
@@ -61,59 +65,71 @@ def _figure(columns: int, width: float = 4.0) -> tuple[Figure, Sequence[Any]]:
     return figure, axes
 
 
+def _name_lines(figure: Figure, axes: Any) -> Figure:
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=7)
+    return figure
+
+
 def _curves(sweep: Sweep, store: Store) -> Figure | None:
     """Bound, training risk and KL over epochs, for the first repeat of a column that learned."""
-    paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
-    histories = {name: load_json(path) for name, path in paths.items() if path.exists()}
+    histories = _histories(sweep, store)
     if not histories:
         return None
     figure, axes = _figure(3)
     for i, (column, history) in enumerate(histories.items()):
-        epochs, line = [e["epoch"] for e in history], ("-", "--", ":")[i // 10]
-        style = {"color": f"C{i % 10}", "linestyle": line, "marker": "."}
-        for a, key, factor in zip(axes, ("bound", "risk", "kl"), (100, 100, 1), strict=True):
-            if column != "mlp" or key == "risk":
-                values = [factor * e[key] for e in history]
-                a.plot(epochs, values, label=column, linewidth=1.2, markersize=3, **style)
+        _plot_history(axes, column, history, i)
     axes[0].set(xlabel="epoch", ylabel="bound, per cent")
     axes[1].set(xlabel="epoch", ylabel="training risk, per cent", yscale="log")
     axes[2].set(xlabel="epoch", ylabel="KL(Q|P), nats", yscale="symlog")
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center", fontsize=7)
-    return figure
+    return _name_lines(figure, axes[1])
+
+
+def _histories(sweep: Sweep, store: Store) -> dict[str, Any]:
+    paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
+    return {name: load_json(path) for name, path in paths.items() if path.exists()}
+
+
+def _plot_history(axes: Sequence[Any], column: str, history: Any, i: int) -> None:
+    """Plot the i-th column's evaluations; mlp has only a risk."""
+    bound, risk, kl = axes
+    curves = [(risk, "risk", 100)]
+    curves += [] if column == "mlp" else [(bound, "bound", 100), (kl, "kl", 1)]
+    epochs, line = [e["epoch"] for e in history], ("-", "--", ":")[i // 10]
+    style = {"color": f"C{i % 10}", "linestyle": line, "marker": ".", "markersize": 3}
+    for a, key, unit in curves:
+        a.plot(epochs, [unit * e[key] for e in history], label=column, linewidth=1.2, **style)
 
 
 def _votes(found: Sequence[Line]) -> Figure | None:
     """Test error of the majority vote against that of the randomised classifier."""
-    from matplotlib.ticker import LogLocator
-
     have = [line for line in found if line.values("vote_zero_one")]
     if not have:
         return None
     figure, (axes,) = _figure(1, 5.5)
+    high = 1.0
     for i, line in enumerate(have):
-        xs, ys = line.values("test_zero_one"), line.values("vote_zero_one")
-        style = {"label": line.column, "s": 18, "color": f"C{i % 10}", "marker": "os^"[i // 10]}
-        axes.scatter([100 * v for v in xs], [100 * v for v in ys], **style)
-    high = max(1.0, *(100 * v for line in have for v in line.values("test_zero_one")))
+        xs, ys = (100 * np.array(line.values(f"{of}_zero_one")) for of in ("test", "vote"))
+        axes.scatter(xs, ys, label=line.column, s=18, color=f"C{i % 10}", marker="os^"[i // 10])
+        high = max(high, *xs)
     axes.axline((high / 2, high / 2), (high, high), color="#999999", linewidth=0.8)
     axes.set(xlabel="test error, randomised, per cent", ylabel="test error, vote, per cent")
+    _scale_errors(axes)
+    return _name_lines(figure, axes)
+
+
+def _scale_errors(axes: Any) -> None:
+    from matplotlib.ticker import LogLocator
+
     axes.set(xscale="log", yscale="log")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         axis.set_major_formatter("{x:g}")
     axes.minorticks_off()
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=7)
-    return figure
 
 
 def _samples(sweep: Sweep, store: Store) -> Figure | None:
-    """The best bound of the grid against T, among runs that learned, since guessing has one too."""
-    best: dict[str, dict[int, float]] = {}
-    for c in replace(sweep, search="paper").searched():
-        summary = store.summary(c)
-        if summary is not None and summary.learned and summary.bound is not None:
-            values = best.setdefault(c.column, {})
-            values[c.samples] = min(values.get(c.samples, 1.0), summary.bound)
+    """The best bound of the grid against T."""
+    best = _best_bounds(sweep, store)
     if not best:
         return None
     figure, (axes,) = _figure(1, 5.5)
@@ -124,8 +140,17 @@ def _samples(sweep: Sweep, store: Store) -> Figure | None:
     axes.minorticks_off()
     axes.set_xticks(paper.SAMPLES, map(str, paper.SAMPLES))
     axes.set_yticks((ticks := (20, 30, 50, 100)), map(str, ticks))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=7)
-    return figure
+    return _name_lines(figure, axes)
+
+
+def _best_bounds(sweep: Sweep, store: Store) -> dict[str, dict[int, float]]:
+    """Return bounds by column and T among runs that learned, since guessing has a bound too."""
+    best: dict[str, dict[int, float]] = {}
+    for c, summary in store.summaries(replace(sweep, search="paper").searched()):
+        if summary.learned and summary.bound is not None:
+            values = best.setdefault(c.column, {})
+            values[c.samples] = min(values.get(c.samples, 1.0), summary.bound)
+    return best
 
 
 def _variances() -> Figure:
@@ -139,12 +164,13 @@ def _variances() -> Figure:
         outputs = output_variances(network, x, _T)
         gradients = gradient_variances(network, x, y, _T)
     figure, (left, right) = _figure(2, 4.6)
-    for axes, values, title in (
-        (left, outputs, "variance of the output, mean"),
-        (right, gradients, "variance of the gradient, total"),
-    ):
-        for name, each in values.items():
-            axes.plot(_T, each, "o-", label=name)
-        axes.set(xscale="log", yscale="log", xlabel="T", title=title)
-        axes.legend(frameon=False, fontsize=8)
+    _plot_variances(left, outputs, "variance of the output, mean")
+    _plot_variances(right, gradients, "variance of the gradient, total")
     return figure
+
+
+def _plot_variances(axes: Any, variances: dict[str, list[float]], title: str) -> None:
+    for name, values in variances.items():
+        axes.plot(_T, values, "o-", label=name)
+    axes.set(xscale="log", yscale="log", xlabel="T", title=title)
+    axes.legend(frameon=False, fontsize=8)

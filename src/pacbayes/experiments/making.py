@@ -55,16 +55,17 @@ def count_done(sweep: Sweep, store: Store) -> int:
 def count_missing(sweep: Sweep, store: Store) -> int:
     """Return the number of missing runs; a grid without a winner counts as one more."""
     missing = _missing(sweep.searched(), store) + _missing(sweep.repeated(store), store)
-    return len(missing) + sum(sweep.winner(column, store) is None for column in sweep.columns)
+    return len(missing) + len(sweep.without_winner(store))
 
 
 def _make(
     wanted: Sequence[Configuration], store: Store, executor: Executor
 ) -> Iterator[Batch | Made]:
     left, started = _missing(wanted, store), time.monotonic()
-    if left:
-        elsewhere = sum(store.state(c) == "running" for c in left)
-        yield Batch(len(left), len(wanted), elsewhere)
+    if not left:
+        return
+    elsewhere = sum(store.state(c) == "running" for c in left)
+    yield Batch(len(left), len(wanted), elsewhere)
     for i, (c, state) in enumerate(finished(left, store, executor), 1):
         failure = store.failure(c) if state == "failed" else None
         seconds = (time.monotonic() - started) * (len(left) - i) / i
@@ -72,5 +73,4 @@ def _make(
 
 
 def _missing(wanted: Sequence[Configuration], store: Store) -> list[Configuration]:
-    """Return the runs without a result; to have diverged is a result."""
-    return [c for c in wanted if store.summary(c) is None and not store.diverged(c)]
+    return [c for c in wanted if not store.settled(c)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,27 +36,30 @@ class Status:
 def status(sweep: Sweep, store: Store) -> Status:
     """Return the progress of search and repeats, also where a search has no winner yet."""
     wanted = [*sweep.searched(), *sweep.repeated(store)]
-    unsettled = [name for name in sweep.columns if sweep.winner(name, store) is None]
+    unsettled = sweep.repeats * sweep.without_winner(store)
     states = {c: store.state(c) for c in wanted}
     counts = Counter(states.values())
     means = _mean_seconds(wanted, store)
-    left = [c.column for c, state in states.items() if state != "done" and not store.diverged(c)]
-    left += sweep.repeats * unsettled
+    left = [c.column for c in wanted if not store.settled(c)] + unsettled
     return Status(
         done=counts["done"],
         running=counts["running"],
         failed=counts["failed"],
-        waiting=counts["waiting"] + sweep.repeats * len(unsettled),
+        waiting=counts["waiting"] + len(unsettled),
         seconds_left=sum(means.get(column, 0.0) for column in left),
         unknown=sum(column not in means for column in left),
-        failures={c.key: store.failure(c) or "" for c, s in states.items() if s == "failed"},
+        failures=_failures([c for c in wanted if states[c] == "failed"], store),
     )
+
+
+def _failures(failed: Sequence[Configuration], store: Store) -> dict[str, str]:
+    return {c.key: store.failure(c) or "" for c in failed}
 
 
 def _mean_seconds(wanted: Sequence[Configuration], store: Store) -> dict[str, float]:
     """Return the mean training time of every column's runs that learned."""
-    seconds: dict[str, list[float]] = {}
-    for c in wanted:
-        if (summary := store.summary(c)) is not None and summary.learned:
-            seconds.setdefault(c.column, []).append(summary.seconds)
+    seconds = defaultdict(list)
+    for c, summary in store.summaries(wanted):
+        if summary.learned:
+            seconds[c.column].append(summary.seconds)
     return {column: statistics.fmean(each) for column, each in seconds.items()}

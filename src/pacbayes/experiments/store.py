@@ -10,19 +10,16 @@ runs/<key>/error.txt           why it failed, if it did
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
-import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from pacbayes.experiments.columns import Configuration
+from pacbayes.experiments.lease import Lease
 from pacbayes.files import load_record, save_json, write_atomically
+from pacbayes.training.loop import VACUOUS
 
 __all__ = ["State", "Store", "Summary"]
 
@@ -58,6 +55,15 @@ class Summary:
     attempts: int
     versions: dict[str, str]
 
+    @property
+    def guide(self) -> tuple[bool, float, float]:
+        """The key by which runs rank: those that learned first, then the bound, then the loss.
+
+        A bound that is missing or prints as 100 % counts as 1.
+        """
+        bound = 1.0 if self.bound is None else self.bound
+        return not self.learned, (bound if bound < VACUOUS else 1.0), self.train_linear
+
 
 @dataclass(frozen=True)
 class Store:
@@ -78,11 +84,18 @@ class Store:
         path = self.place(configuration) / "summary.json"
         return load_record(Summary, path) if path.exists() else None
 
+    def summaries(
+        self, configurations: Iterable[Configuration]
+    ) -> list[tuple[Configuration, Summary]]:
+        """Return those of the runs that are finished, with their results."""
+        pairs = ((c, self.summary(c)) for c in configurations)
+        return [(c, summary) for c, summary in pairs if summary is not None]
+
     def state(self, configuration: Configuration) -> State:
         place = self.place(configuration)
         if (place / "summary.json").exists():
             return "done"
-        if self._alive(place / "lease"):
+        if self._lease(configuration).alive:
             return "running"
         return "failed" if (place / "error.txt").exists() else "waiting"
 
@@ -96,6 +109,15 @@ class Store:
         """Return whether training diverged, which another try would not change."""
         return "FloatingPointError" in (self.failure(configuration) or "")
 
+    def settled(self, configuration: Configuration) -> bool:
+        """Return whether the run has a result; to have diverged is a result."""
+        return self.summary(configuration) is not None or self.diverged(configuration)
+
+    def lost(self, configuration: Configuration) -> bool:
+        """Return whether the run diverged or never learned."""
+        summary = self.summary(configuration)
+        return self.diverged(configuration) if summary is None else not summary.learned
+
     def finish(self, configuration: Configuration, summary: Summary) -> None:
         save_json(self.place(configuration) / "summary.json", asdict(summary))
         (self.place(configuration) / "error.txt").unlink(missing_ok=True)
@@ -108,65 +130,10 @@ class Store:
         """Yield whether the run is ours to make; while it is, others see the lease."""
         place = self.place(configuration)
         place.mkdir(parents=True, exist_ok=True)
-        path = place / "lease"
-        token = self._take(path)
-        if token is None:
-            yield False
-            return
-        if not (place / "configuration.json").exists():
-            save_json(place / "configuration.json", asdict(configuration))
-        done = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(path, token, done), daemon=True)
-        beat.start()
-        try:
-            yield True
-        finally:
-            done.set()
-            beat.join()
-            if _token(path) == token:
-                path.unlink(missing_ok=True)
+        with self._lease(configuration).held() as ours:
+            if ours and not (place / "configuration.json").exists():
+                save_json(place / "configuration.json", asdict(configuration))
+            yield ours
 
-    def _take(self, path: Path) -> str | None:
-        """Create the lease and return its token; move a stale one away first."""
-        seen = _token(path)
-        if path.exists() and not self._alive(path):
-            aside = path.with_name(f"lease.{uuid.uuid4()}")
-            try:
-                path.rename(aside)
-                if _token(aside) != seen:  # somebody else was quicker
-                    os.link(aside, path)
-                    return None
-            except (FileNotFoundError, FileExistsError):
-                return None
-            finally:
-                aside.unlink(missing_ok=True)
-        token = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4()}"
-        own = path.with_name(f"lease.{uuid.uuid4()}")
-        own.write_text(token)
-        try:
-            os.link(own, path)  # appears with its token at once, or not at all
-        except FileExistsError:
-            return None
-        finally:
-            own.unlink(missing_ok=True)
-        return token
-
-    def _alive(self, path: Path) -> bool:
-        """Return whether a lease is fresh, by clocks that must agree within `patience`."""
-        try:
-            return abs(time.time() - path.stat().st_mtime) < self.patience
-        except OSError:
-            return False
-
-    def _beat(self, path: Path, token: str, done: threading.Event) -> None:
-        while not done.wait(self.patience / 6):
-            if _token(path) == token:
-                with suppress(OSError):
-                    os.utime(path)
-
-
-def _token(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except OSError:
-        return None
+    def _lease(self, configuration: Configuration) -> Lease:
+        return Lease(self.place(configuration) / "lease", self.patience)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -11,7 +11,6 @@ from pacbayes.experiments.columns import ADDED, COLUMNS, Configuration, chosen, 
 from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import load_record, save_json
 from pacbayes.spelling import did_you_mean
-from pacbayes.training.loop import VACUOUS
 
 __all__ = ["Grid", "Sweep"]
 
@@ -59,44 +58,48 @@ class Sweep:
         if self.search == "chosen" or column in ADDED:
             return chosen(column, self.dataset, self.epochs)
         points = list(grid(column, self.dataset, self.epochs))
-        if any(store.state(c) != "done" and not store.diverged(c) for c in points):
+        if not all(map(store.settled, points)):
             return None
-        return _best([(c, s) for c in points if (s := store.summary(c)) is not None])
+        return _best(store.summaries(points))
+
+    def without_winner(self, store: Store) -> list[str]:
+        """Return the columns whose grid is not complete."""
+        return [column for column in self.columns if self.winner(column, store) is None]
 
     def repeated(self, store: Store) -> list[Configuration]:
-        """Return the repeats of the winners known so far; repeats count from 1.
+        """Return the repeats of the winners known so far: all first ones, then all second ones."""
+        winners = (self.winner(column, store) for column in self.columns)
+        found = [c for w in winners if w is not None for c in self._repeats_of(w, store)]
+        return sorted(found, key=lambda c: c.repeat)
+
+    def _repeats_of(self, winner: Configuration, store: Store) -> Iterator[Configuration]:
+        """Yield repeats of one configuration, counted from 1.
 
         A repeat that diverged or never learned, even after resets, is followed by another, so that
         as many learn as were asked for. At most twice as many are made.
         """
-        winners = [self.winner(column, store) for column in self.columns]
-        wanted, found = dict.fromkeys(self.columns, self.repeats), []
-        for r in range(2 * self.repeats):
-            for w in winners:
-                if w is not None and wanted[w.column]:
-                    found.append(replace(w, repeat=r + 1))
-                    summary = store.summary(found[-1])
-                    lost = store.diverged(found[-1]) if summary is None else not summary.learned
-                    wanted[w.column] -= not lost
-        return found
+        wanted = self.repeats
+        for i in range(2 * self.repeats):
+            if wanted:
+                repeat = replace(winner, repeat=i + 1)
+                wanted -= not store.lost(repeat)
+                yield repeat
 
     def shown(self, store: Store) -> dict[str, Configuration]:
         """Return the first repeat of every column that learned, whose curves figures show."""
         found: dict[str, Configuration] = {}
-        for c in self.repeated(store):
-            if (summary := store.summary(c)) is not None and summary.learned:
+        for c, summary in store.summaries(self.repeated(store)):
+            if summary.learned:
                 found.setdefault(c.column, c)
         return found
 
 
 def _best(found: list[tuple[Configuration, Summary]]) -> Configuration | None:
     """Return the best by bound, or by training loss if all are vacuous, among runs that learned."""
-    found = [(c, s) for c, s in found if s.learned] or found
     if not found:
         return None
-    bounds = [s.bound for _, s in found if s.bound is not None]
-    by = "bound" if bounds and min(bounds) < VACUOUS else "train_linear"
-    return min(found, key=lambda pair: getattr(pair[1], by))[0]
+    best, _ = min(found, key=lambda pair: pair[1].guide)
+    return best
 
 
 def _check_name(kind: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -18,9 +18,11 @@ from pacbayes.experiments.sweep import Sweep
 __all__ = ["Format", "Line", "grid_table", "lines", "printed", "render", "table1", "table2"]
 
 Format = Literal["terminal", "markdown", "csv", "latex"]
-_ROWS = ("train_linear", "test_zero_one", "bound")
+_LOSSES = {"train_linear": "train linear", "test_zero_one": "test 0-1", "bound": "bound 0-1"}
 _SIGMAS = {"train_linear": "train_sigma", "test_zero_one": "test_sigma", "bound": "bound_sigma"}
-_EXTRA = ("vote_zero_one", "small_kl", "certificate")
+_EXTRA = {"vote_zero_one": "test, vote", "small_kl": "small-kl", "certificate": "certificate"}
+_TEX = {"±": r"$\pm$", "Δ/σ": r"$\Delta/\sigma$", "–": "--", "_": r"\_", "%": r"\%"}
+_PARAMETERS = ("rate", "T", "layers")
 
 
 @dataclass(frozen=True)
@@ -43,95 +45,112 @@ class Line:
         values = self.values(name)
         return statistics.stdev(values) if len(values) > 1 else None
 
+    def paper(self, name: str) -> float | None:
+        """Return a number that the paper prints, if it does."""
+        value: float | None = getattr(self.printed, name, None)
+        return value
+
     def difference(self, name: str) -> float | None:
         """Return ours minus the paper's in units of the combined σ; None if one is missing."""
-        ours, theirs = self.mean(name), getattr(self.printed, name, None)
+        ours, theirs = self.mean(name), self.paper(name)
         if ours is None or theirs is None:
             return None
-        spread = math.hypot(self.sigma(name) or 0.0, getattr(self.printed, _SIGMAS[name]) or 0.0)
+        spread = math.hypot(self.sigma(name) or 0.0, self.paper(_SIGMAS[name]) or 0.0)
         return (ours - theirs) / spread if spread >= 0.5e-4 else None
 
 
 def lines(sweep: Sweep, store: Store) -> list[Line]:
     """Return what the store has of a sweep, with the paper's numbers if on the paper's data."""
-    found, beside = [], sweep.dataset == "binary-mnist"
-    made = [(c.column, s) for c in sweep.repeated(store) if (s := store.summary(c)) is not None]
-    for column in sweep.columns:
-        done = [s for of, s in made if of == column]
-        learned = [s for s in done if s.learned]
-        printed = paper.COLUMNS.get(column) if beside else None
-        found.append(Line(column, learned, printed, len(done) - len(learned)))
-    return found
+    made = store.summaries(sweep.repeated(store))
+    results = paper.COLUMNS if sweep.dataset == "binary-mnist" else {}
+    return [
+        _line(column, [s for c, s in made if c.column == column], results.get(column))
+        for column in sweep.columns
+    ]
+
+
+def _line(column: str, done: Sequence[Summary], printed: paper.PaperResult | None) -> Line:
+    learned = [s for s in done if s.learned]
+    return Line(column, learned, printed, len(done) - len(learned))
 
 
 def table1(found: Sequence[Line]) -> list[list[str]]:
     """Losses and bounds in per cent: ours ± 1σ, the paper's, and the difference in σ."""
-    header, beside = ["column", "repeats"], any(line.printed for line in found)
-    for name in ("train linear", "test 0-1", "bound 0-1"):
-        header += [name, "paper", "Δ/σ"] if beside else [name]
-    header += ["test, vote", "small-kl", "certificate"]
-    rows = [header]
-    for line in found:
-        row = [line.column, str(len(line.summaries))]
-        row[1] += f" (+{line.hopeless} hopeless)" if line.hopeless else ""
-        for name in _ROWS:
-            row.append(_percent(line.mean(name), line.sigma(name)))
-            if beside:
-                difference = line.difference(name)
-                row.append(printed(getattr(line.printed, name, None)))
-                row.append("–" if difference is None else f"{difference:+.1f}")
-        rows.append([*row, *(_percent(line.mean(name), line.sigma(name)) for name in _EXTRA)])
-    return rows
+    width = 3 if any(line.printed for line in found) else 1  # of a loss: ours alone is 1
+    losses = [cell for title in _LOSSES.values() for cell in (title, "paper", "Δ/σ")[:width]]
+    header = ["column", "repeats", *losses, *_EXTRA.values()]
+    return [header, *(_loss_row(line, width) for line in found)]
+
+
+def _loss_row(line: Line, width: int) -> list[str]:
+    losses = [cell for name in _LOSSES for cell in _compared(line, name)[:width]]
+    return [line.column, _repeats(line), *losses, *(_ours(line, name, 100, 2) for name in _EXTRA)]
+
+
+def _compared(line: Line, name: str) -> tuple[str, str, str]:
+    """Return ours, the paper's, and the difference in σ."""
+    difference = line.difference(name)
+    signed = "–" if difference is None else f"{difference:+.1f}"
+    return _ours(line, name, 100, 2), printed(line.paper(name)), signed
+
+
+def _repeats(line: Line) -> str:
+    hopeless = f" (+{line.hopeless} hopeless)" if line.hopeless else ""
+    return f"{len(line.summaries)}{hopeless}"
+
+
+def _ours(line: Line, name: str, unit: float = 1, digits: int = 0) -> str:
+    return _number(line.mean(name), line.sigma(name), unit, digits)
 
 
 def table2(found: Sequence[Line], sweep: Sweep, store: Store) -> list[list[str]]:
     """Hyper-parameters, KL and run time."""
-    header = ["column", "rate", "T", "layers", "KL", "paper", "minutes", "paper", "reset"]
-    rows = [header]
-    for line in found:
-        printed, winner = line.printed, sweep.winner(line.column, store)
-        settings = winner.settings() if winner else None
-        rows.append(
-            [
-                line.column,
-                "–" if settings is None else f"{settings.learning_rate:g}",
-                "–" if settings is None or line.column == "mlp" else str(settings.samples),
-                "–" if settings is None else str(len(settings.widths)),
-                _number(line.mean("kl"), line.sigma("kl")),
-                _number(printed.kl if printed else None),
-                _number(line.mean("seconds"), line.sigma("seconds"), 1 / 60, 1),
-                _number(printed.minutes if printed else None),
-                str(sum(s.attempts - 1 for s in line.summaries)),
-            ]
-        )
-    return rows
+    header = ["column", *_PARAMETERS, "KL", "paper", "minutes", "paper", "reset"]
+    return [header, *(_cost_row(line, sweep.winner(line.column, store)) for line in found)]
+
+
+def _cost_row(line: Line, winner: Configuration | None) -> list[str]:
+    return [
+        line.column,
+        *_parameters(winner),
+        _ours(line, "kl"),
+        _number(line.paper("kl")),
+        _ours(line, "seconds", 1 / 60, 1),
+        _number(line.paper("minutes")),
+        str(sum(s.attempts - 1 for s in line.summaries)),
+    ]
+
+
+def _parameters(c: Configuration | None) -> list[str]:
+    """Return learning rate, T and number of layers, if they are known; mlp does not sample."""
+    if c is None:
+        return ["–", "–", "–"]
+    T = "–" if c.column == "mlp" else str(c.samples)
+    return [f"{c.learning_rate:g}", T, str(c.depth)]
 
 
 def grid_table(sweep: Sweep, store: Store) -> list[list[str]]:
     """Every point of the search, with the best one and the paper's choice marked."""
-    rows = [["column", "rate", "T", "layers", "train linear", "test 0-1", "bound 0-1", "KL", ""]]
-    for column in sweep.columns:
-        remarkable = {
-            "best": sweep.winner(column, store),
-            "the paper's": chosen(column, sweep.dataset, sweep.epochs),
-        }
-        points = (c for c in sweep.searched() if c.column == column)
-        rows += [_grid_row(c, store, remarkable) for c in points]
-    return rows
+    header = ["column", *_PARAMETERS, *_LOSSES.values(), "KL", ""]
+    remarks = {column: _remarkable(sweep, store, column) for column in sweep.columns}
+    return [header, *(_grid_row(c, store, remarks[c.column]) for c in sweep.searched())]
+
+
+def _remarkable(sweep: Sweep, store: Store, column: str) -> dict[str, Configuration | None]:
+    usual = chosen(column, sweep.dataset, sweep.epochs)
+    return {"best": sweep.winner(column, store), "the paper's": usual}
 
 
 def _grid_row(
     c: Configuration, store: Store, remarkable: Mapping[str, Configuration | None]
 ) -> list[str]:
-    T = "–" if c.column == "mlp" else str(c.samples)
-    row = [c.column, f"{c.learning_rate:g}", T, str(c.depth)]
-    summary = store.summary(c)
+    row, summary = [c.column, *_parameters(c)], store.summary(c)
     if summary is None:
         return [*row, *"––––", (store.failure(c) or "not run").splitlines()[0]]
     remarks = [text for text, point in remarkable.items() if point == c]
     remarks += [] if summary.learned else ["ended early"]
-    numbers = [_percent(getattr(summary, name)) for name in _ROWS]
-    return [*row, *numbers, _number(summary.kl), ", ".join(remarks)]
+    losses = [_number(getattr(summary, name), None, 100, 2) for name in _LOSSES]
+    return [*row, *losses, _number(summary.kl), ", ".join(remarks)]
 
 
 Rows = Sequence[Sequence[str]]
@@ -155,13 +174,12 @@ def _latex(rows: Rows) -> str:
 
 
 def _widths(rows: Rows) -> list[int]:
-    return [max(2, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
+    return [max(2, *map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def _padded(rows: Rows) -> list[list[str]]:
-    first, *widths = _widths(rows)
-    pairs = ((row, zip(row[1:], widths, strict=True)) for row in rows)
-    return [[row[0].ljust(first), *(cell.rjust(w) for cell, w in rest)] for row, rest in pairs]
+    first, *others = _widths(rows)
+    return [[row[0].ljust(first), *map(str.rjust, row[1:], others)] for row in rows]
 
 
 def _terminal(rows: Rows) -> str:
@@ -184,23 +202,16 @@ def printed(value: float | None) -> str:
     return _number(value, None, 100, 2 if percent < 10 else 1 if percent < 100 else 0)
 
 
-def _percent(value: float | None, sigma: float | None = None) -> str:
-    return _number(value, sigma, 100, 2)
-
-
 def _number(
     value: float | None, sigma: float | None = None, unit: float = 1, digits: int = 0
 ) -> str:
     if value is None:
         return "–"
-    return f"{unit * value:.{digits}f}" + ("" if sigma is None else f" ± {unit * sigma:.{digits}f}")
+    spread = "" if sigma is None else f" ± {unit * sigma:.{digits}f}"
+    return f"{unit * value:.{digits}f}{spread}"
 
 
 def _tex(cell: str) -> str:
-    for there, tex in (
-        ("±", r"$\pm$"),
-        ("Δ/σ", r"$\Delta/\sigma$"),
-        ("–", "--"),
-    ):
+    for there, tex in _TEX.items():
         cell = cell.replace(there, tex)
-    return cell.replace("_", r"\_").replace("%", r"\%")
+    return cell

@@ -37,16 +37,15 @@ def output_variances(
     try:
         for name, head in (("sampled", heads.sampled), ("aggregated", heads.aggregated)):
             network.head = head
-            found[name] = [
-                torch.stack([network.draw(x, T).value.mean(0) for _ in range(repeats)])
-                .var(0)
-                .mean()
-                .item()
-                for T in samples
-            ]
+            found[name] = [_output_variance(network, x, T, repeats) for T in samples]
     finally:
         network.head = kept
     return found
+
+
+def _output_variance(network: Network, x: Tensor, T: int, repeats: int) -> float:
+    outputs = torch.stack([network.draw(x, T).value.mean(0) for _ in range(repeats)])
+    return outputs.var(0).mean().item()
 
 
 def gradient_variances(
@@ -63,7 +62,7 @@ def gradient_variances(
         same = dense_network(x.shape[1], widths, "sign", estimator=estimator)
         same.load_state_dict(state)
         loss = _reinforced if estimator == "reinforce" else _loss
-        found[estimator] = [_variance(same, loss, x, y, T, repeats) for T in samples]
+        found[estimator] = [_gradient_variance(same, loss, x, y, T, repeats) for T in samples]
     return found
 
 
@@ -80,7 +79,7 @@ def _reinforced(network: Network, x: Tensor, y: Tensor, T: int) -> Tensor:
     return estimate(Draw(network.loss(draw.value, y), draw.log_prob)).mean()
 
 
-def _variance(
+def _gradient_variance(
     network: Network,
     sampled_loss: Callable[[Network, Tensor, Tensor, int], Tensor],
     x: Tensor,
@@ -88,12 +87,13 @@ def _variance(
     T: int,
     repeats: int,
 ) -> float:
-    parameters, gradients = list(network.parameters()), []
-    for _ in range(repeats):
-        try:
-            loss = sampled_loss(network, x, y, T)
-        except ValueError:  # leave-one-out needs two
-            return float("nan")
-        found = torch.autograd.grad(loss, parameters)
-        gradients.append(torch.cat([g.flatten() for g in found]))
+    try:
+        gradients = [_gradient(network, sampled_loss(network, x, y, T)) for _ in range(repeats)]
+    except ValueError:  # leave-one-out needs two
+        return float("nan")
     return torch.stack(gradients).var(0).sum().item()
+
+
+def _gradient(network: Network, loss: Tensor) -> Tensor:
+    found = torch.autograd.grad(loss, list(network.parameters()))
+    return torch.cat([g.flatten() for g in found])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,19 +17,19 @@ from torch.overrides import TorchFunctionMode
 from torch.special import ndtr
 
 import pacbayes
-from pacbayes.bounds import percent_up
 from pacbayes.choices import Format, Predictor
 from pacbayes.data.tasks import Task
+from pacbayes.export.coverage import covering_certificate
 from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
-from pacbayes.export.predictors import Explicit, Port, explicit
-from pacbayes.files import DamagedFileError, file_sha256, load_json, write_atomically
+from pacbayes.export.ports import Explicit, Port
+from pacbayes.export.predictors import explicit
+from pacbayes.files import write_atomically
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import scores
 from pacbayes.runs.folder import Run
 
 __all__ = ["Export", "export_run"]
 
-_SUFFIX = {"onnx": ".onnx", "torch": ".pt2"}
 _EXAMPLES, _ROWS = 16, 4096  # examples to compare, and the limit for examples times T
 # Far above the rounding errors of float64; a vote's error function is float32.
 _TOLERANCE = {Predictor.RANDOMISED: 1e-9, Predictor.DRAWN: 1e-9, Predictor.VOTE: 1e-5}
@@ -71,22 +71,20 @@ def export_run(
     Args:
         samples: T, draws of a vote.
     """
-    if out.suffix != _SUFFIX[format]:
-        raise ValueError(f"the file name for {format} must end in {_SUFFIX[format]}, got {out}")
+    form = _FORMS[format]
+    if out.suffix != form.suffix:
+        raise ValueError(f"the file name for {format} must end in {form.suffix}, got {out}")
     method = Predictor(method)
     network = run.load_network().double().eval()
     weights = run.load_drawn() if method is Predictor.DRAWN else {}
     features = run.record.data.features
     predictor = explicit(network, method, features=features, samples=samples, weights=weights)
     metadata = _metadata(run, predictor, method)
-    write, answer = (as_onnx, ask_onnx) if format == "onnx" else (as_torch, ask_torch)
-    content = write(predictor, metadata)
-    x = torch.from_numpy(run.load_data().x_train)
-    count = max(1, min(_EXAMPLES, len(x), _ROWS // samples))
-    x = x[:: len(x) // count][:count].contiguous()
-    noise = noise_for(predictor, count)
+    content = form.write(predictor, metadata)
+    x = _examples(run, samples)
+    noise = noise_for(predictor, len(x))
     expected = _library(network, method, x, noise, weights)
-    found = answer(content, (x, *noise))
+    found = form.answer(content, (x, *noise))
     difference = _difference(network.task, expected, *found, tolerance=_TOLERANCE[method])
     write_atomically(out, content)
     return Export(
@@ -98,9 +96,16 @@ def export_run(
         classes=run.record.data.classes,
         certificate=metadata["certificate"]["says"],
         difference=difference,
-        examples=count,
-        code=_code(out, format, predictor.inputs[1:]),
+        examples=len(x),
+        code=form.code(out, predictor.noise),
     )
+
+
+def _examples(run: Run, samples: int) -> Tensor:
+    """Return some training examples, fewer where each needs many draws."""
+    x = torch.from_numpy(run.load_data().x_train)
+    count = max(1, min(_EXAMPLES, len(x), _ROWS // samples))
+    return x[:: len(x) // count][:count].contiguous()
 
 
 def _metadata(run: Run, predictor: Explicit, method: Predictor) -> dict[str, Any]:
@@ -111,37 +116,7 @@ def _metadata(run: Run, predictor: Explicit, method: Predictor) -> dict[str, Any
         "classes": list(run.record.data.classes),
         "inputs": [asdict(port) for port in predictor.inputs],
         "outputs": [asdict(port) for port in predictor.outputs],
-        "certificate": _certificate(run, method, sampled=len(predictor.inputs) > 1),
-    }
-
-
-def _certificate(run: Run, method: Predictor, *, sampled: bool) -> dict[str, Any]:
-    """Return the claim of the certificate in the folder, if it covers this predictor."""
-    path, no = run.certificate_path(method), "not covered by a certificate"
-    if not path.exists():
-        return {"says": f"{no}: the run has no {path.name}"}
-    claim = load_json(path)
-    try:
-        certified = claim["provenance"]["posterior_sha256"]
-        bound, name, delta = claim["bound"], claim["bound_name"], claim["delta"]
-    except (KeyError, TypeError) as error:
-        raise DamagedFileError(
-            f"{path} is damaged: it lacks the fields of a certificate; issue it again with certify"
-        ) from error
-    if certified != file_sha256(run.folder / "posterior.safetensors"):
-        return {"says": f"{no}: {path.name} covers another posterior"}
-    if method is Predictor.VOTE and sampled and name != "first-order":  # Markov's holds for any T
-        return {"says": f"{no}: {name} covers the vote of all of Q, not of T draws"}
-    says = f"covered by {path.name} ({name}, δ = {delta:g}): at most {percent_up(bound)} error"
-    fresh = " if every prediction has fresh noise" if sampled else ""
-    nothing = " (vacuous: it says nothing)" if bound >= 1 else ""
-    return {
-        "says": f"{says}{fresh}{nothing}",
-        "file": path.name,
-        "sha256": file_sha256(path),
-        "bound_name": name,
-        "bound": bound,
-        "delta": delta,
+        "certificate": covering_certificate(run, method, sampled=bool(predictor.noise)),
     }
 
 
@@ -207,18 +182,38 @@ def _difference(
     return difference
 
 
-def _code(out: Path, format: Format, noise: Sequence[Port]) -> str:
-    sizes = [", ".join("len(x)" if d == "batch" else str(d) for d in p.shape) for p in noise]
-    if format == "torch":
-        drawn = [f"torch.randn({size}, dtype=torch.float64)" for size in sizes]
-        return (
-            f"import torch; predict = torch.export.load({str(out)!r}).module()\n"
-            f"score, label = predict({', '.join(['x', *drawn])})"
-        )
-    drawn = [f'"{p.name}": normal(size=({size}))' for p, size in zip(noise, sizes, strict=True)]
+def _torch_code(out: Path, noise: Sequence[Port]) -> str:
+    drawn = [f"torch.randn({_sizes(port)}, dtype=torch.float64)" for port in noise]
+    return (
+        f"import torch; predict = torch.export.load({str(out)!r}).module()\n"
+        f"score, label = predict({', '.join(['x', *drawn])})"
+    )
+
+
+def _onnx_code(out: Path, noise: Sequence[Port]) -> str:
+    drawn = [f'"{port.name}": normal(size=({_sizes(port)}))' for port in noise]
     given = ", ".join(['"x": x', *drawn])
     generator = "import numpy; normal = numpy.random.default_rng().normal; " if noise else ""
     return (
         f"{generator}import onnxruntime; model = onnxruntime.InferenceSession({str(out)!r})\n"
         f"score, label = model.run(None, {{{given}}})"
     )
+
+
+def _sizes(port: Port) -> str:
+    return ", ".join(map(str, port.sizes("len(x)")))
+
+
+class _Form(NamedTuple):
+    """A kind of file: how it is named, written, run, and used in Python."""
+
+    suffix: str
+    write: Callable[[Explicit, Mapping[str, Any]], bytes]
+    answer: Callable[[bytes, Sequence[Tensor]], tuple[Tensor, Tensor]]
+    code: Callable[[Path, Sequence[Port]], str]
+
+
+_FORMS: dict[Format, _Form] = {
+    "onnx": _Form(".onnx", as_onnx, ask_onnx, _onnx_code),
+    "torch": _Form(".pt2", as_torch, ask_torch, _torch_code),
+}

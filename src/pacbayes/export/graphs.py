@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
-from pacbayes.export.predictors import Explicit
+from pacbayes.export.ports import Explicit
 from pacbayes.extras import require
 
 __all__ = ["METADATA", "as_onnx", "as_torch", "ask_onnx", "ask_torch", "noise_for"]
@@ -26,16 +26,15 @@ METADATA = "pacbayes.json"  # an extra file in a torch program
 def noise_for(predictor: Explicit, batch: int) -> list[Tensor]:
     """Return noise for the predictor's inputs, the same in every call."""
     generator = torch.Generator().manual_seed(0)
-    sizes = ([batch if d == "batch" else int(d) for d in p.shape] for p in predictor.inputs[1:])
+    sizes = [[int(size) for size in port.sizes(batch)] for port in predictor.noise]
     return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
 
 
 def _program(predictor: Explicit) -> ExportedProgram:
     batch, features = Dim("batch"), int(predictor.inputs[0].shape[1])
-    free = [{p.shape.index("batch"): batch} for p in predictor.inputs]
-    shapes: dict[str, Any] = {"x": free[0]}
-    if free[1:]:
-        shapes["noise"] = tuple(free[1:])
+    shapes: dict[str, Any] = {"x": {predictor.inputs[0].batch_axis: batch}}
+    if predictor.noise:
+        shapes["noise"] = tuple({port.batch_axis: batch} for port in predictor.noise)
     arguments = (torch.zeros(3, features), *noise_for(predictor, 3))
     program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
     program.example_inputs = None  # they would be saved in the file
@@ -64,6 +63,20 @@ def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
     require("export", "--format onnx")
     import onnx
 
+    model = _translated(predictor)
+    _describe(model.graph, predictor)
+    onnx.helper.set_model_props(model, {name: _text(value) for name, value in metadata.items()})
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _translated(predictor: Explicit) -> Any:
+    """Return torch's translation of the predictor, an ONNX model."""
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -78,13 +91,7 @@ def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
             f"torch {torch.__version__} cannot translate this network to ONNX; try --format torch"
         ) from error
     assert program is not None
-    model = program.model_proto
-    _describe(model.graph, predictor)
-    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
-    onnx.helper.set_model_props(model, texts)
-    onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString()
-    return content
+    return program.model_proto
 
 
 def _describe(graph: Any, predictor: Explicit) -> None:
@@ -96,8 +103,7 @@ def _describe(graph: Any, predictor: Explicit) -> None:
     for port, value in zip(ports, values, strict=True):
         del value.metadata_props[:]
         value.doc_string = port.meaning
-        axis = port.shape.index("batch")
-        value.type.tensor_type.shape.dim[axis].dim_param = "batch"
+        value.type.tensor_type.shape.dim[port.batch_axis].dim_param = "batch"
 
 
 def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -105,10 +111,9 @@ def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content)
-    names = [node.name for node in session.get_inputs()]
-    given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
-    score, label = (torch.from_numpy(np.asarray(array)) for array in session.run(None, given))
-    return score, label
+    pairs = zip(session.get_inputs(), inputs, strict=True)
+    score, label = session.run(None, {node.name: tensor.numpy() for node, tensor in pairs})
+    return torch.from_numpy(np.asarray(score)), torch.from_numpy(np.asarray(label))
 
 
 @contextmanager

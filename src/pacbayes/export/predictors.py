@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from pacbayes.choices import Predictor
+from pacbayes.export.ports import Explicit, Port, Shape
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense, Deterministic
@@ -28,30 +28,8 @@ from pacbayes.networks.network import Network
 __all__ = ["NORMAL", "Explicit", "Port", "explicit"]
 
 _Unit = Callable[[Tensor], Tensor]
-_Shape = tuple[int | str, ...]
-_Graph = tuple[
-    nn.Module, Sequence[_Shape], str
-]  # module, shapes of its noise, meaning of its score
+_Graph = tuple[nn.Module, Sequence[Shape], str]  # shapes of the noise, meaning of the score
 NORMAL = "independent standard normal numbers, fresh for every prediction"
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output of a graph; the dimension "batch" may have any size."""
-
-    name: str
-    shape: _Shape
-    dtype: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Explicit:
-    """A module from (x, *noise) to (score, label), with its inputs and outputs."""
-
-    module: nn.Module
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
 
 
 class _Parts(NamedTuple):
@@ -241,9 +219,8 @@ def _win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
     points = torch.arange(-half, half + 1).double()
     z = mean.amax(-1, keepdim=True) + H * least * points  # (…, J)
     v = (z.unsqueeze(-1) - mean.unsqueeze(-2)) / deviation.unsqueeze(-2)  # (…, J, k)
-    below = (
-        (0.5 + 0.5 * _erf(v)).clamp(min=1e-30).log()
-    )  # practically 0, and above the least float32
+    # 1e-30 is practically 0, and above the least float32
+    below = (0.5 + 0.5 * _erf(v)).clamp(min=1e-30).log()
     others = below.sum(-1, keepdim=True) - below
     density = (others - 0.5 * v.square()).exp() / deviation.unsqueeze(-2)
     return H * least / math.sqrt(math.tau) * density.sum(-2)

@@ -58,9 +58,8 @@ def _units(contents: RunContents) -> str:
 def _lead(contents: RunContents) -> str:
     """Summarise the run in a line or two."""
     s, data = contents.record.settings, contents.record.data
-    outputs = 1 if len(data.classes) == 2 else len(data.classes)
     parts = [
-        f"network {'-'.join(map(str, (data.features, *s.widths, outputs)))}, {_units(contents)}",
+        f"network {'-'.join(map(str, contents.record.architecture.sizes))}, {_units(contents)}",
         f"objective {s.objective}",
         f"{'learned' if s.learned_scale else 'fixed'} standard deviations",
     ]

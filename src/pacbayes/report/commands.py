@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,8 @@ from pacbayes.runs.record import RunRecord
 from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
 
-__all__ = ["certify_command", "train_command"]
+__all__ = ["certify_command", "option_words", "train_command"]
 
-_ALWAYS = ("protocol", "activation")
 _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is spelled differently
     "lam": lambda value: ["--lambda", str(value)],
     "learned_scale": lambda learned: ["--learned-scale" if learned else "--unit-scale"],
@@ -35,23 +35,28 @@ def train_command(record: RunRecord, folder: Path) -> str:
 
 
 def _data_options(source: DataSource) -> list[str]:
-    given = {
+    options = {
         "--dataset": source.name,
         "--data-folder": source.folder,
         "--test-data": source.test,
         "--label": source.label,
     }
-    return [word for option, text in given.items() if text is not None for word in (option, text)]
+    return option_words(options)
+
+
+def option_words(options: Mapping[str, object]) -> list[str]:
+    """Return the words of options and their values; an option that is None is left out."""
+    given = ((option, str(value)) for option, value in options.items() if value is not None)
+    return list(chain.from_iterable(given))
 
 
 def _changed(s: Settings, classes: int) -> dict[str, object]:
     """Return the settings that `pacbayes train` has to be told."""
-    usual = _usual(s, classes)
-    names = [n for n in Settings.model_fields if getattr(s, n) != getattr(usual, n)]
-    found = {name: getattr(s, name) for name in (*_ALWAYS, *names)}
+    own, usual = dict(s), dict(_usual(s, classes))
+    changed = {name: value for name, value in own.items() if value != usual[name]}
     if s.prior_scales:
-        found.pop("prior_scale", None)  # it is one of them
-    return found
+        changed.pop("prior_scale", None)  # it is one of them
+    return {"protocol": s.protocol, "activation": s.activation} | changed
 
 
 def _usual(s: Settings, classes: int) -> Settings:
@@ -74,8 +79,10 @@ def _option(name: str, value: object) -> list[str]:
 
 def _out(s: Settings, folder: Path) -> Path:
     """Return the folder that --out names: the parent where several prior scales were tried."""
-    several = folder.name in {own.name for own, _ in planned_runs(folder.parent, s)}
-    return folder.parent if s.prior_scales and several else folder
+    if not s.prior_scales:
+        return folder
+    planned = {own.name for own, _ in planned_runs(folder.parent, s)}
+    return folder.parent if folder.name in planned else folder
 
 
 def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:

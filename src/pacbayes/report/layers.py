@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -54,22 +56,28 @@ class LayerMovement:
 def layer_movements(network: Network) -> tuple[LayerMovement, ...]:
     """Return the movement of every layer, with histograms on common axes."""
     layers = _by_layer(network)
-    shifts = {name: torch.cat([_shift(g) for g in parts]) for name, parts in layers.items()}
-    ratios = {name: torch.cat([_ratio(g) for g in parts]) for name, parts in layers.items()}
-    farthest = torch.cat(list(shifts.values())).abs().max().item() or 1.0
-    low, high = (end.item() for end in torch.cat(list(ratios.values())).aminmax())
-    return tuple(
-        LayerMovement(
-            layer=name,
-            weights=shifts[name].numel(),
-            kl=sum(g.kl().item() for g in parts),
-            rms=shifts[name].square().mean().sqrt().item(),
-            largest=shifts[name].abs().max().item(),
-            quantiles=_quantiles(ratios[name]),
-            means=Histogram.of(shifts[name], -farthest, farthest),
-            scales=Histogram.of(ratios[name], low, high) if low < high else None,
-        )
-        for name, parts in layers.items()
+    everything = list(chain(*layers.values()))
+    farthest = _joined(_shift, everything).abs().max().item() or 1.0
+    low, high = _joined(_ratio, everything).aminmax()
+    scales = (low.item(), high.item())
+    return tuple(_movement(name, parts, farthest, scales) for name, parts in layers.items())
+
+
+def _movement(
+    layer: str, parts: list[Gaussian], farthest: float, scales: tuple[float, float]
+) -> LayerMovement:
+    """Return the movement of a layer; means reach ±`farthest`, and `scales` are ends of an axis."""
+    shifts, ratios = _joined(_shift, parts), _joined(_ratio, parts)
+    low, high = scales
+    return LayerMovement(
+        layer=layer,
+        weights=shifts.numel(),
+        kl=sum(g.kl().item() for g in parts),
+        rms=shifts.square().mean().sqrt().item(),
+        largest=shifts.abs().max().item(),
+        quantiles=_quantiles(ratios),
+        means=Histogram.of(shifts, -farthest, farthest),
+        scales=Histogram.of(ratios, low, high) if low < high else None,
     )
 
 
@@ -80,6 +88,10 @@ def _by_layer(network: Network) -> dict[str, list[Gaussian]]:
         found.setdefault(layer_of(name), []).append(g)
     order = sorted(found, key=lambda layer: (layer == "the last layer", layer.zfill(12)))
     return {layer: found[layer] for layer in order}
+
+
+def _joined(values: Callable[[Gaussian], torch.Tensor], parts: list[Gaussian]) -> torch.Tensor:
+    return torch.cat(list(map(values, parts)))
 
 
 def _shift(g: Gaussian) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pacbayes.report.markup import Html, element
 from pacbayes.report.svg import FOOT, chart_frame, nice_ticks, number, position, tick
@@ -33,9 +34,10 @@ class _Scale:
     height: int
 
     @classmethod
-    def of(cls, series: Sequence[Series], top: float | None, height: int) -> _Scale:
-        xs = [x for s in series for x in s.xs]
-        highest = max(top or 0.0, *(max(s.ys) for s in series)) or 1.0
+    def of(cls, series: Sequence[Series], top: float, height: int) -> _Scale:
+        xs = list(chain.from_iterable(s.xs for s in series))
+        ys = chain.from_iterable(s.ys for s in series)
+        highest = max(top, *ys) or 1.0
         return cls(min(xs), max(xs), _MARGIN * highest, height)
 
     @property
@@ -62,7 +64,7 @@ def line_chart(
     y_unit: str = "",
     height: int = 190,
     marked: float | None = None,
-    top: float | None = None,
+    top: float = 0.0,
 ) -> Html:
     """Draw lines over a common axis.
 

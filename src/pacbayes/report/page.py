@@ -78,13 +78,24 @@ def figure(caption: str, chart: Html) -> Html:
 
 def command_block(command: str) -> Html:
     """Return a command to copy; a long one is broken before options, never within a word."""
-    lines: list[list[str]] = [[]]
-    for words in _options(command):
-        if lines[-1] and len(" ".join([*lines[-1], *words])) > _COLUMNS:
+    shown = Html(" \\\n".join(map(_unbroken, _lines(command))))
+    return element("pre", shown, tabindex="0")
+
+
+def _unbroken(words: list[str]) -> Html:
+    """Return words that a browser does not break."""
+    return Html(" ".join(element("span", word) for word in words))
+
+
+def _lines(command: str) -> list[list[str]]:
+    """Return the words of every line of a command."""
+    first, *options = _options(command)
+    lines = [first]
+    for words in options:
+        if len(" ".join(lines[-1] + words)) > _COLUMNS:
             lines.append([" "])  # indented by it and the space after it
         lines[-1] += words
-    shown = [Html(" ").join(element("span", word) for word in line) for line in lines]
-    return element("pre", Html(" \\\n".join(shown)), tabindex="0")
+    return lines
 
 
 def _options(command: str) -> list[list[str]]:

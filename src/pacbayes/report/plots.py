@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacbayes.bounds import percent_up, small_kl
-from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.choices import Predictor
 from pacbayes.extras import require
 from pacbayes.files import write_atomically
-from pacbayes.report.reading import read_history
+from pacbayes.report.reading import ByEpoch, read_history
 from pacbayes.runs.folder import Run
+from pacbayes.training.loop import Evaluation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +31,7 @@ _COLOURS = ("#2a6ab3", "#b3402a", "#999999", "#c9a227", "#7a4fa3", "#3a7d44", "#
 _DASHED = "quadratic"  # it coincides with thiemann
 _LEFT_OUT = "catoni-c"  # at its best C it coincides with small-kl
 _CELLS = 36
+Floats = NDArray[np.float64]
 
 
 def plot_history(run: Run, out: Path) -> None:
@@ -37,29 +40,31 @@ def plot_history(run: Run, out: Path) -> None:
     from matplotlib.figure import Figure
 
     _check(out)
-    path = run.folder / "history.json"
-    if not path.exists():
-        raise ValueError(f"{run.folder} has no evaluations yet; train the run with pacbayes train")
-    history = read_history(path)
-    epochs, last = [e.epoch for e in history], history[-1]
+    history = _history(run)
+    by_epoch, last = ByEpoch.of(history), history[-1]
     figure = Figure(figsize=(8, 3.6), layout=_layout())
     left, right = figure.subplots(1, 2, width_ratios=(5, 3))
     _curves(
         left,
-        epochs,
+        by_epoch.epochs,
         {
-            f"bound on the error {percent_up(last.bound, 1)}": (
-                [100 * e.bound for e in history],
-                "#b3402a",
-            ),
-            f"training risk {100 * last.risk:.1f} %": ([100 * e.risk for e in history], "#2a6ab3"),
+            f"bound on the error {percent_up(last.bound, 1)}": (by_epoch.bounds, "#b3402a"),
+            f"training risk {100 * last.risk:.1f} %": (by_epoch.risks, "#2a6ab3"),
         },
     )
     left.yaxis.set_major_formatter("{x:g} %")
-    _curves(right, epochs, {f"KL(Q|P) {last.kl:.0f} nats": ([e.kl for e in history], "#3a7d44")})
+    kl = f"KL(Q|P) {last.kl:.0f} nats"
+    _curves(right, by_epoch.epochs, {kl: (by_epoch.kls, "#3a7d44")})
     s, name = run.settings, Path(run.record.data.source.name).name
     figure.suptitle(f"{name}, {s.activation}, {s.objective}, {s.protocol} protocol")
     _save(figure, out)
+
+
+def _history(run: Run) -> tuple[Evaluation, ...]:
+    path = run.folder / "history.json"
+    if not path.exists():
+        raise ValueError(f"{run.folder} has no evaluations yet; train the run with pacbayes train")
+    return read_history(path)
 
 
 def _curves(
@@ -70,9 +75,8 @@ def _curves(
 
     for label, (values, colour) in curves.items():
         axes.plot(epochs, values, color=colour, linewidth=2, label=label)
-    axes.set(
-        xlabel="epoch", ylim=(0, 1.08 * max(max(values) for values, _ in curves.values()) or 1)
-    )
+    highest = max(max(values) for values, _ in curves.values())
+    axes.set(xlabel="epoch", ylim=(0, 1.08 * highest or 1))
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.legend(
@@ -99,29 +103,34 @@ def plot_bounds(n: int, delta: float, out: Path) -> None:
     figure = Figure(figsize=(12, 4), layout=_layout())
     left, middle, right = figure.subplots(1, 3)
     kls, risks = np.geomspace(1e-4, 0.3, 40), np.geomspace(1e-3, 0.4, 40)
-    for name, (bound, colour) in reversed(_curves_of_bounds().items()):  # the first on top
-        style = {"color": colour, "label": name, "linestyle": "--" if name == _DASHED else "-"}
-        left.plot(kls, [100 * (bound(0.05, kl * n, n, delta) - 0.05) for kl in kls], **style)
-        middle.plot(risks, [100 * (bound(r, 0.01 * n, n, delta) - r) for r in risks], **style)
+    _excesses(left, kls, np.full(40, 0.05), kls, n, delta)
     left.set(xlabel="KL / n", ylabel="bound − risk, percentage points", title="at a risk of 5 %")
-    middle.set(xlabel="risk", title="at KL / n = 0.01")
-    for axes in (left, middle):
-        _logarithmic(axes, dense=True)
-        _plain(axes)
     left.legend(frameon=False, fontsize=8)
+    _excesses(middle, risks, risks, np.full(40, 0.01), n, delta)
+    middle.set(xlabel="risk", title="at KL / n = 0.01")
     _map(right, n, delta)
     figure.suptitle(f"Bounds for n = {n}, δ = {delta:g}")
     _save(figure, out)
 
 
+def _excesses(axes: Axes, xs: Floats, risks: Floats, kls: Floats, n: int, delta: float) -> None:
+    """Draw bound − risk of every bound, at risks and values of KL / n, over `xs`."""
+    for name, (bound, colour) in reversed(_curves_of_bounds().items()):  # the first on top
+        ys = [100 * (bound(r, kl * n, n, delta) - r) for r, kl in zip(risks, kls, strict=True)]
+        axes.plot(xs, ys, color=colour, label=name, linestyle="--" if name == _DASHED else "-")
+    _logarithmic(axes, dense=True)
+    _plain(axes)
+
+
 def _curves_of_bounds() -> dict[str, tuple[Callable[..., float], str]]:
     """Return the bounds that risk, KL, n and δ determine, each with its colour."""
-    found = [
-        t
-        for t in THEOREMS.values()
-        if t.predictor is Predictor.RANDOMISED and t.needed == ("risk",) and t.name != _LEFT_OUT
-    ]
+    found = filter(_is_drawn, THEOREMS.values())
     return {t.name: (t.bound, colour) for t, colour in zip(found, cycle(_COLOURS), strict=False)}
+
+
+def _is_drawn(t: Theorem) -> bool:
+    determined = t.predictor is Predictor.RANDOMISED and t.needed == ("risk",)
+    return determined and t.name != _LEFT_OUT
 
 
 def _map(axes: Axes, n: int, delta: float) -> None:

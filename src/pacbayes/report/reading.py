@@ -1,17 +1,20 @@
-"""Read the JSON files of a run folder as the dataclasses they were written from."""
+"""Read the JSON files of a run folder as dataclasses."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.files import DamagedFileError, load_json, parsed
 from pacbayes.training.loop import Evaluation
 
-__all__ = ["read_certificate", "read_history"]
+__all__ = ["ByEpoch", "read_certificate", "read_history"]
 
 _TOLERANCE = 1e-9
+_ADVICE = "issue the certificate again with pacbayes certify"
 
 
 def read_history(path: Path) -> tuple[Evaluation, ...]:
@@ -22,6 +25,21 @@ def read_history(path: Path) -> tuple[Evaluation, ...]:
     return tuple(parsed(Evaluation, e, path) for e in record)
 
 
+@dataclass(frozen=True)
+class ByEpoch:
+    """The columns of a history: for each epoch, bound and risk in per cent and KL in nats."""
+
+    epochs: list[int]
+    bounds: list[float]
+    risks: list[float]
+    kls: list[float]
+
+    @classmethod
+    def of(cls, history: Sequence[Evaluation]) -> ByEpoch:
+        rows = [(e.epoch, 100 * e.bound, 100 * e.risk, e.kl) for e in history]
+        return cls(*map(list, zip(*rows, strict=True)))
+
+
 def read_certificate(path: Path) -> Certificate:
     """Return a certificate that `verify` has found well-formed.
 
@@ -29,19 +47,18 @@ def read_certificate(path: Path) -> Certificate:
     so `verify` does not look at them.
     """
     record = load_json(path)
-    c = parsed(Certificate, {key: record[key] for key in record if key != "format"}, path)
+    record.pop("format", None)
+    c = parsed(Certificate, record, path)
     _check_contributions(c, path)
     return c
 
 
 def _check_contributions(c: Certificate, path: Path) -> None:
-    advice = "issue the certificate again with pacbayes certify"
     expected = {"risk", "monte-carlo", "log terms", *(f"KL of {name}" for name in c.kl_by_part)}
     if wrong := expected ^ c.contributions.keys():
         names = ", ".join(sorted(wrong))
-        raise DamagedFileError(f"{path}: contributions missing or unknown: {names}; {advice}")
+        raise DamagedFileError(f"{path}: contributions missing or unknown: {names}; {_ADVICE}")
     total = math.fsum(c.contributions.values())
     if not abs(total - c.bound) < _TOLERANCE:
-        raise DamagedFileError(
-            f"{path}: contributions add up to {total:.6g}, but the bound is {c.bound:.6g}; {advice}"
-        )
+        why = f"contributions add up to {total:.6g}, but the bound is {c.bound:.6g}"
+        raise DamagedFileError(f"{path}: {why}; {_ADVICE}")

@@ -34,12 +34,16 @@ def chart_frame(
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Return round numbers, from the last one at or below `low` to the last at or below `high`."""
-    span = (high - low) or 1.0
-    power = 10.0 ** math.floor(math.log10(span / most))
-    factors = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)  # avoids 2.5 epochs
-    step = next(m * power for m in factors if span / (m * power) <= most)
+    step = _nice_step((high - low) or 1.0, most)
     first, last = math.floor(low / step + 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _nice_step(span: float, most: int) -> float:
+    """Return the smallest round step of which at most `most` fit into the span."""
+    power = 10.0 ** math.floor(math.log10(span / most))
+    factors = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)  # avoids 2.5 epochs
+    return next(m * power for m in factors if span / (m * power) <= most)
 
 
 def tick(text: str, fraction: float, y: float) -> Html:

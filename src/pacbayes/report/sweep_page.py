@@ -10,36 +10,49 @@ from pathlib import Path
 
 from pacbayes.experiments.columns import COLUMNS, grid
 from pacbayes.experiments.store import Store
+from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line, grid_table, printed, table1, table2
 from pacbayes.report.charts import Mark, bars
+from pacbayes.report.commands import option_words
 from pacbayes.report.line_charts import Series, line_chart
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, card, command_block, details, document, figure, legend
+from pacbayes.report.reading import ByEpoch
 from pacbayes.report.sweeps import StoredSweep, find_sweeps
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["sweep_page"]
 
-_WITHOUT_BOUND = ("mlp",)
+_WITHOUT_BOUND = {"mlp"}
+_ENTRIES = (
+    ("risk", "Catoni bound, computed as in the paper"),
+    ("sample", "result in the paper"),
+)
 _HEADER = ("column", "epoch", "training risk, %", "KL, nats", "bound, %")
 
 
 def sweep_page(store: Store, shown: Path) -> str:
     """Return the page about a store; `shown` is the path by which the user knows it."""
-    found = find_sweeps(store)
     done = len(list(store.folder.glob("runs/*/summary.json")))
     lead = (
         f"{done} finished runs in {shown}, beside the paper's results where the data set is the "
         "same."
     )
-    sections = [section for i, s in enumerate(found, 1) for section in _sections(i, s, store)]
-    if pictures := sorted((store.folder / "figures").glob("*.png")):
-        sections.append(Section("figures", "Figures", join(*map(_picture, pictures))))
-    sections.append(Section("again", "Reproduce", _commands(found, shown)))
+    sections = list(_sections(store, shown))
     return document(shown.resolve().name, "pacbayes sweep", lead, sections, "broad")
 
 
-def _sections(i: int, s: StoredSweep, store: Store) -> Iterator[Section]:
+def _sections(store: Store, shown: Path) -> Iterator[Section]:
+    found = find_sweeps(store)
+    for i, s in enumerate(found, 1):
+        yield from _sections_of(i, s, store)
+    if pictures := sorted((store.folder / "figures").glob("*.png")):
+        yield Section("figures", "Figures", join(*map(_picture, pictures)))
+    commands = [_command(s.sweep, shown) for s in found]
+    yield Section("again", "Reproduce", card(*map(command_block, commands)))
+
+
+def _sections_of(i: int, s: StoredSweep, store: Store) -> Iterator[Section]:
     """Yield the sections of one sweep; `i` makes their links unique."""
     on = f" on {s.name}"
     yield Section(f"losses-{i}", f"Losses and bounds{on}", _losses(i, s))
@@ -73,9 +86,13 @@ def _bounds(i: int, lines: Sequence[Line]) -> Html:
     if not marks:
         return Html()
     desc = "; ".join(m.text for m in marks)
-    names = [("risk", "Catoni bound, computed as in the paper")]
-    names += [("sample", "result in the paper")] if any(m.class_ == "sample" for m in marks) else []
-    return figure(legend(*names), bars(f"bounds-{i}", "Bounds by column", desc, marks, " %"))
+    chart = bars(f"bounds-{i}", "Bounds by column", desc, marks, " %")
+    return figure(_legend(marks), chart)
+
+
+def _legend(marks: Sequence[Mark]) -> Html:
+    present = {mark.class_ for mark in marks}
+    return legend(*(entry for entry in _ENTRIES if entry[0] in present))
 
 
 def _bound_marks(line: Line) -> Iterator[Mark]:
@@ -89,8 +106,7 @@ def _bound_marks(line: Line) -> Iterator[Mark]:
 
 def _curves(i: int, s: StoredSweep) -> Html:
     """Draw a small chart for each column, all on the same scale."""
-    bounded = [h for column, h in s.histories.items() if column not in _WITHOUT_BOUND]
-    top = 100 * max((e.bound for h in bounded for e in h), default=1.0)
+    top = 100 * max(_bounds_shown(s), default=1.0)
     charts = [_curve(i, column, history, top) for column, history in s.histories.items()]
     rows = [_row(column, e) for column, history in s.histories.items() for e in history]
     names = legend(("monte-carlo", "bound"), ("risk", "training risk"))
@@ -99,12 +115,17 @@ def _curves(i: int, s: StoredSweep) -> Html:
     return card(caption, element("div", *charts, class_="layers curves"), numbers)
 
 
+def _bounds_shown(s: StoredSweep) -> Iterator[float]:
+    for column in s.histories.keys() - _WITHOUT_BOUND:
+        yield from (e.bound for e in s.histories[column])
+
+
 def _curve(i: int, column: str, history: Sequence[Evaluation], top: float) -> Html:
-    epochs, last = [e.epoch for e in history], history[-1]
-    series = [Series("risk", epochs, [100 * e.risk for e in history])]
+    by_epoch, last = ByEpoch.of(history), history[-1]
+    series = [Series("risk", by_epoch.epochs, by_epoch.risks)]
     desc = f"At epoch {last.epoch}: training risk {100 * last.risk:.2f} %"
     if column not in _WITHOUT_BOUND:
-        series.append(Series("monte-carlo", epochs, [100 * e.bound for e in history]))
+        series.append(Series("monte-carlo", by_epoch.epochs, by_epoch.bounds))
         desc += f", bound {100 * last.bound:.2f} %"
     title = f"{column}: bound and training risk by epoch"
     key = f"curve-{i}-{column}"
@@ -113,21 +134,20 @@ def _curve(i: int, column: str, history: Sequence[Evaluation], top: float) -> Ht
 
 
 def _row(column: str, e: Evaluation) -> list[str]:
-    bound = [f"{e.kl:.1f}", f"{100 * e.bound:.3f}"]
+    start = [column, f"{e.epoch}", f"{100 * e.risk:.3f}"]
     if column in _WITHOUT_BOUND:
-        bound = ["–", "–"]
-    return [column, f"{e.epoch}", f"{100 * e.risk:.3f}", *bound]
+        return [*start, "–", "–"]
+    return [*start, f"{e.kl:.1f}", f"{100 * e.bound:.3f}"]
 
 
 def _search(s: StoredSweep, store: Store) -> list[list[str]]:
     """Return the table of the columns whose search has begun, if any."""
-    sweep = s.sweep
-    begun = [
-        name
-        for name in sweep.columns
-        if any(map(store.summary, grid(name, sweep.dataset, sweep.epochs)))
-    ]
-    return grid_table(replace(sweep, columns=begun, search="paper"), store) if begun else []
+    begun = [name for name in s.sweep.columns if _search_begun(name, s.sweep, store)]
+    return grid_table(replace(s.sweep, columns=begun, search="paper"), store) if begun else []
+
+
+def _search_begun(column: str, sweep: Sweep, store: Store) -> bool:
+    return any(map(store.summary, grid(column, sweep.dataset, sweep.epochs)))
 
 
 def _picture(path: Path) -> Html:
@@ -137,12 +157,14 @@ def _picture(path: Path) -> Html:
     return figure(path.stem.capitalize(), element("div", image, class_="picture"))
 
 
-def _commands(found: list[StoredSweep], shown: Path) -> Html:
-    blocks = []
-    for s in (f.sweep for f in found):
-        words = ["pacbayes", "reproduce", "table1", "--dataset", s.dataset]
-        words += ["--columns", ",".join(s.columns), "--repeats", str(s.repeats)]
-        words += [] if s.epochs is None else ["--epochs", str(s.epochs)]
-        words += [] if s.search == "chosen" else ["--grid", s.search]
-        blocks.append(command_block(shlex.join([*words, "--out", str(shown)])))
-    return card(*blocks)
+def _command(sweep: Sweep, shown: Path) -> str:
+    """Return the command that makes a sweep and prints its first table."""
+    options = {
+        "--dataset": sweep.dataset,
+        "--columns": ",".join(sweep.columns),
+        "--repeats": sweep.repeats,
+        "--epochs": sweep.epochs,
+        "--grid": None if sweep.search == "chosen" else sweep.search,
+        "--out": shown,
+    }
+    return shlex.join(["pacbayes", "reproduce", "table1", *option_words(options)])

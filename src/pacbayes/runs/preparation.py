@@ -86,11 +86,8 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
     try:
         return _created(folder, settings, plan, network)
     except BaseException:
-        for name in _CREATED:
-            (folder / name).unlink(missing_ok=True)
-        if new and plan.own is None:
-            with suppress(OSError):
-                folder.rmdir()
+        with suppress(OSError):  # the error that counts is the first
+            _remove(folder, empty_too=new and plan.own is None)
         raise
 
 
@@ -128,10 +125,16 @@ def withdraw(run: Run) -> None:
     """Remove a run that failed before its first checkpoint, to free its folder."""
     if (run.folder / "checkpoint.safetensors").exists():
         return
-    for name in _CREATED:
-        (run.folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # it may hold other files
-        run.folder.rmdir()
+        _remove(run.folder, empty_too=True)
+
+
+def _remove(folder: Path, *, empty_too: bool) -> None:
+    """Remove the files that begin a run, and perhaps the folder."""
+    for name in _CREATED:
+        (folder / name).unlink(missing_ok=True)
+    if empty_too:
+        folder.rmdir()
 
 
 def _plan(settings: Settings, source: DataSource, data: Dataset) -> _Plan:

@@ -53,7 +53,6 @@ def _none(contents: RunContents) -> Html:
 
 def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
     c = issued.certificate
-    vacuous = "Vacuous: this bound says nothing about the error."
     return element(
         "article",
         element("h3", c.kind.title),
@@ -64,9 +63,9 @@ def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
             element("small", " error"),
             class_="claim",
         ),
-        element("p", vacuous, class_="fails") if c.vacuous else Html(),
+        _vacuous() if c.vacuous else Html(),
         element("p", sentence(c)),
-        element("p", _verdict(issued), class_="verdict " + ("holds" if issued.holds else "fails")),
+        _verdict(issued),
         _chart(c, contents),
         _parts_table(c),
         _comparison(c, contents),
@@ -74,19 +73,27 @@ def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
     )
 
 
-def _verdict(issued: IssuedCertificate) -> str:
-    failed = [f.name for f in issued.findings if not f.holds]
-    if failed:
-        return f"✗ pacbayes verify: this certificate does NOT hold. Failed: {', '.join(failed)}."
+def _vacuous() -> Html:
+    return element("p", "Vacuous: this bound says nothing about the error.", class_="fails")
+
+
+def _verdict(issued: IssuedCertificate) -> Html:
+    if failed := [f.name for f in issued.findings if not f.holds]:
+        text = f"✗ pacbayes verify: this certificate does NOT hold. Failed: {', '.join(failed)}."
+        return element("p", text, class_="verdict fails")
     count = len(issued.findings)
-    return f"✓ pacbayes verify: all {count} checks passed; the training risk was not recomputed."
+    text = f"✓ pacbayes verify: all {count} checks passed; the training risk was not recomputed."
+    return element("p", text, class_="verdict holds")
 
 
 def shades(found: list[Step]) -> list[float]:
-    """Return the shade of each step: layers have one colour, each paler than the one before."""
-    layers = [s for s in found if s.kind == "kl"]
-    faded = iter(1 - (1 - _PALEST) * i / max(1, len(layers) - 1) for i in range(len(layers)))
-    return [next(faded) if s.kind == "kl" else 1.0 for s in found]
+    """Return the shade of each step.
+
+    The layers, which come last, have one colour, each paler than the one before.
+    """
+    layers = len(_layers(found))
+    faded = [1 - (1 - _PALEST) * i / max(1, layers - 1) for i in range(layers)]
+    return [1.0] * (len(found) - layers) + faded
 
 
 def pieces(c: Certificate) -> list[Part]:
@@ -110,24 +117,41 @@ def _without_negative_layers(found: list[Step]) -> list[Step]:
     This happens for a drawn network: the weights of a layer may be more likely under the prior than
     under the posterior, and a piece of a bar cannot have a negative length.
     """
-    layers = [s for s in found if s.kind == "kl"]
-    if all(s.points >= 0 for s in layers):
+    points = [s.points for s in _layers(found)]
+    if min(points, default=0) >= 0:
         return found
-    whole = Step("kl", "learned in all layers", sum(s.points for s in layers))
+    whole = Step("kl", "learned in all layers", sum(points))
     return [*(s for s in found if s.kind != "kl"), whole]
+
+
+def _layers(found: list[Step]) -> list[Step]:
+    return [s for s in found if s.kind == "kl"]
 
 
 def _marks(c: Certificate, contents: RunContents) -> list[Mark]:
     marks = [Mark("ink", 100 * c.held_out, f"held-out bound: {percent_up(c.held_out)}")]
-    theirs = paper_result(contents.record) if c.kind is Predictor.RANDOMISED else None
-    if theirs is not None and theirs.bound is not None:
-        s = contents.record.settings
-        text = f"paper, {s.objective} {s.activation}: {percent(theirs.bound)}"
-        marks.append(Mark("ink", 100 * theirs.bound, text))
-    error = getattr(contents.errors, c.kind.value, None)
-    if error is not None:
-        marks.append(Mark("ink", 100 * error, f"test error: {percent(error)}"))
+    others = {
+        f"paper, {_column(contents)}": _paper_bound(c, contents),
+        "test error": getattr(contents.errors, c.kind.value, None),
+    }
+    for name, value in others.items():
+        if value is not None:
+            marks.append(Mark("ink", 100 * value, f"{name}: {percent(value)}"))
     return marks
+
+
+def _paper_bound(c: Certificate, contents: RunContents) -> float | None:
+    """Return the paper's bound, which is on the randomised classifier, if it is comparable."""
+    theirs = paper_result(contents.record)
+    if theirs is None or c.kind is not Predictor.RANDOMISED:
+        return None
+    return theirs.bound
+
+
+def _column(contents: RunContents) -> str:
+    """Return the name of the run's column in the paper's table."""
+    s = contents.record.settings
+    return f"{s.objective} {s.activation}"
 
 
 def _chart(c: Certificate, contents: RunContents) -> Html:
@@ -157,12 +181,10 @@ def _small(detail: str) -> Html:
 
 
 def _comparison(c: Certificate, contents: RunContents) -> Html:
-    s, compared = contents.record.settings, paper_result(contents.record) is not None
-    header = [
-        "quantity",
-        "this run",
-        *([f"paper, {s.objective} {s.activation}"] if compared else []),
-    ]
+    compared = paper_result(contents.record) is not None
+    header = ["quantity", "this run"]
+    if compared:
+        header.append(f"paper, {_column(contents)}")
     rows = [
         [b.label, b.ours, b.theirs][: len(header)]
         for b in beside(c, contents.errors, contents.record)

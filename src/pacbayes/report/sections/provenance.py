@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
+from itertools import chain
 
 from pacbayes.report.contents import IssuedCertificate, RunContents
 from pacbayes.report.markup import Html, element, join, table
@@ -27,20 +29,20 @@ def provenance_section(contents: RunContents) -> Section:
 def _commands(contents: RunContents) -> Html:
     folder = shlex.quote(str(contents.folder))
     certify = [i.command for i in contents.issued] or [f"pacbayes certify {folder}"]
-    parts = [
+    return join(
         element("h3", "Reproduce"),
-        command_block(contents.command),
-        *(command_block(command) for command in certify),
-    ]
-    if contents.issued:
-        note = "Without --full, the training risk is not recomputed."
-        parts += [
-            element("h3", "Verify"),
-            command_block(f"pacbayes verify {folder}"),
-            command_block(f"pacbayes verify {folder} --full"),
-            element("p", note, class_="note"),
-        ]
-    return join(*parts)
+        *map(command_block, (contents.command, *certify)),
+        _verify_commands(folder) if contents.issued else Html(),
+    )
+
+
+def _verify_commands(folder: str) -> Html:
+    return join(
+        element("h3", "Verify"),
+        command_block(f"pacbayes verify {folder}"),
+        command_block(f"pacbayes verify {folder} --full"),
+        element("p", "Without --full, the training risk is not recomputed.", class_="note"),
+    )
 
 
 def _ledger(issued: IssuedCertificate) -> Html:
@@ -60,21 +62,27 @@ def _hashes(contents: RunContents) -> Html:
     if record.data.split_sha256 is not None:
         found["split"] = record.data.split_sha256
     for issued in contents.issued:
-        recorded = issued.certificate.provenance
-        found |= {name: str(recorded[key]) for key, name in _HASHES.items() if key in recorded}
+        found |= _certified_hashes(issued)
     rows: list[list[str]] = [[name, element("code", value)] for name, value in found.items()]
     return table("SHA-256 hashes", ["object", "hash"], rows, class_="plain")
+
+
+def _certified_hashes(issued: IssuedCertificate) -> dict[str, str]:
+    recorded = issued.certificate.provenance
+    return {name: str(recorded[key]) for key, name in _HASHES.items() if key in recorded}
 
 
 def _versions(contents: RunContents) -> Html:
     columns = {"training": contents.record.versions}
     columns |= {i.file: i.certificate.provenance.get("versions", {}) for i in contents.issued}
-    names = dict.fromkeys(name for versions in columns.values() for name in versions)
-    rows = [
-        [name, *(str(versions.get(name, "–")) for versions in columns.values())] for name in names
-    ]
+    components = dict.fromkeys(chain(*columns.values()))
+    rows = [_version_row(component, columns.values()) for component in components]
     caption = "Software and hardware; results are bit-identical only where these agree"
     return table(caption, ["component", *columns], rows, class_="wide")
+
+
+def _version_row(component: str, columns: Iterable[dict[str, str]]) -> list[str]:
+    return [component, *(str(versions.get(component, "–")) for versions in columns)]
 
 
 def _settings(contents: RunContents) -> Html:

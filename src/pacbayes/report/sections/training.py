@@ -9,6 +9,7 @@ from pacbayes.report.contents import RunContents
 from pacbayes.report.line_charts import Series, line_chart
 from pacbayes.report.markup import Html, element, join
 from pacbayes.report.page import Section, card, details, figure, legend
+from pacbayes.report.reading import ByEpoch
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["training_section"]
@@ -27,15 +28,15 @@ def training_section(contents: RunContents) -> Section:
 
 
 def _errors(history: Sequence[Evaluation], best: Evaluation) -> Html:
-    epochs = [e.epoch for e in history]
+    by_epoch = ByEpoch.of(history)
     bound, risk = f"bound {percent_up(best.bound)}", f"training risk {100 * best.risk:.2f} %"
     chart = line_chart(
         "training-errors",
         "Bound and training risk by epoch",
         f"At epoch {best.epoch}: {bound}, {risk}.",
         [
-            Series("monte-carlo", epochs, [100 * e.bound for e in history]),
-            Series("risk", epochs, [100 * e.risk for e in history]),
+            Series("monte-carlo", by_epoch.epochs, by_epoch.bounds),
+            Series("risk", by_epoch.epochs, by_epoch.risks),
         ],
         x_name="epoch",
         y_unit=" %",
@@ -45,11 +46,12 @@ def _errors(history: Sequence[Evaluation], best: Evaluation) -> Html:
 
 
 def _kl(history: Sequence[Evaluation], best: Evaluation) -> Html:
+    by_epoch = ByEpoch.of(history)
     chart = line_chart(
         "training-kl",
         "KL by epoch",
         f"At epoch {best.epoch}: KL(Q|P) is {best.kl:.1f} nats.",
-        [Series("kl", [e.epoch for e in history], [e.kl for e in history])],
+        [Series("kl", by_epoch.epochs, by_epoch.kls)],
         x_name="epoch",
         marked=best.epoch,
     )

@@ -13,39 +13,45 @@ from pacbayes.report.votes import Coverage, DoubtfulExample, Votes
 __all__ = ["doubtful_section", "errors_section"]
 
 _FEATURES = 8  # shown of an example that is not an image
+_EXAMPLES = {
+    "test": "test examples.",
+    "training": "training examples in the bound set. There is no test set; the error on training "
+    "examples is optimistic.",
+}
 _FRACTIONS = (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5)
 
 
 def doubtful_section(contents: RunContents) -> Section:
     votes = contents.votes
-    which = "test" if votes.part == "test" else "training"
     missing = "" if votes.part == "test" else "There is no test set, so training examples are used."
     text = (
-        f"The {which} examples whose two leading classes are closest, in a vote of {votes.draws} "
-        "networks drawn from Q. Percentages are mean probabilities of a class over the networks. "
+        f"The {votes.part} examples whose two leading classes are closest, in a vote of "
+        f"{votes.draws} networks drawn from Q. Percentages are mean probabilities of a class over "
+        "the networks. "
     )
     shown = _features(votes) if votes.side is None else _images(votes, votes.side)
     return Section("doubtful", "Least certain examples", join(element("p", text, missing), shown))
 
 
 def _images(votes: Votes, side: int) -> Html:
-    items = [
-        element(
-            "li",
-            element(
-                "img",
-                src=_picture(d, side, votes.brightest),
-                width=112.0,
-                height=112.0,
-                alt=f"{votes.part} example {d.number}: label {d.label}, vote {d.first}",
-            ),
-            element("p", element("strong", f"label {d.label}"), " ", _verdict(d)),
-            element("p", f"{d.first}: {100 * d.first_share:.1f} %"),
-            element("p", f"{d.second}: {100 * d.second_share:.1f} %"),
-        )
-        for d in votes.doubtful
-    ]
-    return element("ul", *items, class_="doubtful")
+    return element("ul", *(_image(d, votes, side) for d in votes.doubtful), class_="doubtful")
+
+
+def _image(d: DoubtfulExample, votes: Votes, side: int) -> Html:
+    image = element(
+        "img",
+        src=_picture(d, side, votes.brightest),
+        width=112.0,
+        height=112.0,
+        alt=f"{votes.part} example {d.number}: label {d.label}, vote {d.first}",
+    )
+    return element(
+        "li",
+        image,
+        element("p", element("strong", f"label {d.label}"), " ", _verdict(d)),
+        element("p", f"{d.first}: {100 * d.first_share:.1f} %"),
+        element("p", f"{d.second}: {100 * d.second_share:.1f} %"),
+    )
 
 
 def _verdict(d: DoubtfulExample) -> Html:
@@ -65,33 +71,28 @@ def _features(votes: Votes) -> Html:
     more = f", with the first {_FEATURES} of {count} features" if count > _FEATURES else ""
     header = ["example", "label", "vote", "probability", "second", "probability"]
     header += [f"x{i + 1}" for i in range(min(count, _FEATURES))]
-    rows = [
-        [
-            f"{d.number}",
-            d.label,
-            join(d.first, " ", _verdict(d)),
-            f"{100 * d.first_share:.1f} %",
-            d.second,
-            f"{100 * d.second_share:.1f} %",
-            *(f"{v:.4g}" for v in d.features[:_FEATURES]),
-        ]
-        for d in votes.doubtful
-    ]
+    rows = [_features_row(d) for d in votes.doubtful]
     return card(table(f"Least certain {votes.part} examples{more}", header, rows, class_="wide"))
+
+
+def _features_row(d: DoubtfulExample) -> list[str]:
+    return [
+        f"{d.number}",
+        d.label,
+        join(d.first, " ", _verdict(d)),
+        f"{100 * d.first_share:.1f} %",
+        d.second,
+        f"{100 * d.second_share:.1f} %",
+        *(f"{v:.4g}" for v in d.features[:_FEATURES]),
+    ]
 
 
 def errors_section(contents: RunContents) -> Section:
     votes = contents.votes
     text = (
         f"The majority vote of {votes.draws} networks misclassifies {100 * votes.error:.2f} % of "
+        f"the {votes.n} {_EXAMPLES[votes.part]} "
     )
-    if votes.part == "test":
-        text += f"the {votes.n} test examples. "
-    else:
-        text += (
-            f"the {votes.n} training examples in the bound set. There is no test set; the error on "
-            "training examples is optimistic. "
-        )
     warning = "This section contains measurements. No certificate covers them."
     body = join(
         element("p", text, element("strong", warning)),
@@ -135,12 +136,17 @@ def _nearest(curve: tuple[Coverage, ...], fraction: float) -> Coverage:
 
 
 def _confusion(votes: Votes, classes: tuple[str, ...]) -> Html:
-    body = []
-    for i, (name, counts) in enumerate(zip(classes, votes.confusion, strict=True)):
-        cells = [element("td", f"{n}", class_=_cell(i == j, n)) for j, n in enumerate(counts)]
-        body.append(element("tr", element("th", name, scope="row"), *cells))
+    body = [
+        _confusion_row(name, i, counts)
+        for i, (name, counts) in enumerate(zip(classes, votes.confusion, strict=True))
+    ]
     caption = "Confusion matrix: number of examples by label (rows) and vote (columns)"
     return scrolling_table(caption, ["label ↓ vote →", *classes], body, class_="matrix")
+
+
+def _confusion_row(name: str, label: int, counts: tuple[int, ...]) -> Html:
+    cells = [element("td", f"{n}", class_=_cell(vote == label, n)) for vote, n in enumerate(counts)]
+    return element("tr", element("th", name, scope="row"), *cells)
 
 
 def _cell(right: bool, count: int) -> str:

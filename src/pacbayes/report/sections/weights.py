@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import starmap
+
 from pacbayes.report.charts import Mark, bars, histogram
 from pacbayes.report.contents import RunContents
 from pacbayes.report.layers import Histogram, LayerMovement
@@ -24,8 +26,8 @@ def weights_section(contents: RunContents) -> Section:
     )
     if not any(m.scales for m in movements):
         text += " The standard deviations are the prior's: σ = σ₀."
-    layers = element("div", *(_layer(i, m) for i, m in enumerate(movements, 1)), class_="layers")
-    numbers = details("Numbers in these charts", list(_HEADER), [_row(m) for m in movements])
+    layers = element("div", *starmap(_layer, enumerate(movements, 1)), class_="layers")
+    numbers = details("Numbers in these charts", list(_HEADER), list(map(_row, movements)))
     body = join(element("p", text), card(layers, _kl(movements), numbers))
     return Section("weights", "Weights", body)
 
