@@ -78,6 +78,16 @@ def predict(
         console.remark(f"Took {console.took(started)}.{_doubt(opened, run, method)}")
 
 
+def _only_all_of_q(path: Path) -> str:
+    """Return a remark if the vote's theorem does not cover a vote of some draws."""
+    from pacbayes.files import load_json
+
+    name = load_json(path).get("bound_name")
+    if name == "first-order":  # Markov's inequality holds for any number of draws
+        return ""
+    return f" {path.name} ({name}) covers the vote of all of Q, not of some draws."
+
+
 def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
     """Refuse a file of another kind, and one that the run or the data are read from."""
     if out.suffix != suffix:
@@ -99,7 +109,7 @@ def _write(text: str, out: Path | None) -> None:
 
 
 def _as_csv(prediction: Prediction) -> str:
-    columns = {"label": prediction.labels}
+    columns = {"label": [harmless(label) for label in prediction.labels]}
     if prediction.votes:
         columns["vote"] = [f"{vote:.6f}" for vote in prediction.votes]
     buffer = io.StringIO()
@@ -107,6 +117,20 @@ def _as_csv(prediction: Prediction) -> str:
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return buffer.getvalue()
+
+
+def harmless(label: str) -> str:
+    """Return a label that neither a terminal nor a spreadsheet takes for a command.
+
+    >>> harmless("=HYPERLINK(0)"), harmless("-1.5"), harmless("red\\x1b[2J")
+    ("'=HYPERLINK(0)", '-1.5', 'red\\\\x1b[2J')
+    """
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in label)
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return text
 
 
 def _describe(prediction: Prediction, out: Path | None) -> None:
@@ -125,7 +149,8 @@ def _doubt(opened: Run, folder: Path, method: Predictor) -> str:
     """Return the command that certifies the predictor, if no certificate covers it yet."""
     from pacbayes.cli.console import command
 
-    if opened.certificate_path(method).exists():
-        return ""
+    path = opened.certificate_path(method)
+    if path.exists():
+        return _only_all_of_q(path) if method is Predictor.VOTE else ""
     theorem = ("--bound", "tandem") if method is Predictor.VOTE else ()
     return f" No certificate covers this predictor yet: {command('certify', folder, *theorem)}"

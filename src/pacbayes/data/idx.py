@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import shutil
@@ -21,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data.dataset import DataError
+from pacbayes.data.sizes import unpacked
 
 __all__ = ["FASHION_MNIST", "MNIST", "Collection", "cache_folder", "fetch", "parse"]
 
 Files = dict[str, bytes]
+_LARGEST = 2**26  # bytes of an IDX file; MNIST's largest has 47 million
 _Source = tuple[str, Callable[[], Files]]
 _FAILURES = (
     OSError,
@@ -155,7 +156,7 @@ def _read_file(folder: Path, name: str) -> bytes:
     if plain.exists():
         return plain.read_bytes()
     if packed.exists():
-        return gzip.decompress(packed.read_bytes())
+        return unpacked(packed.read_bytes(), _LARGEST)
     raise DataError(f"no file {name} or {name}.gz")
 
 
@@ -163,7 +164,7 @@ def _from_mirror(url: str) -> Files:
     files = {}
     for name in _NAMES:
         with urllib.request.urlopen(f"{url}{name}.gz", timeout=20) as answer:
-            files[name] = gzip.decompress(answer.read())
+            files[name] = unpacked(answer.read(_LARGEST), _LARGEST)
     return files
 
 

@@ -19,6 +19,7 @@ from pacbayes.data.dataset import (
     check_features,
     class_indices,
 )
+from pacbayes.data.sizes import check_npz
 
 __all__ = ["check_names", "check_width", "load_tables", "read_table"]
 
@@ -126,8 +127,11 @@ def _read_npz(path: Path) -> Table:
 
 def _load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
+        check_npz(path, ("x", "y"))
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if name in ("x", "y")}
+    except DataError:
+        raise
     except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable .npz file ({error})") from error
 
