@@ -141,7 +141,7 @@ def test_the_slurm_script_is_one_command_for_every_task(tmp_path):
 
 
 def test_runs_that_others_are_at_are_passed_over_and_come_last(tmp_path):
-    store, asked = Store(tmp_path, patience=3.0), []
+    store, asked = Store(tmp_path, patience=1.5), []
 
     def executor(work):
         asked.append(list(work))
