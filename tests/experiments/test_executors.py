@@ -57,7 +57,7 @@ SWEEP = [
 
 def test_killed_again_and_again_it_prints_the_same_table(tmp_path):
     def begun(folder):
-        return {path.parent for path in (tmp_path / folder).glob("runs/*/lease")}
+        return set((tmp_path / folder).glob("runs/*/lease*"))
 
     def reproduce(folder, *, killed=False):
         arguments = ["reproduce", "table1", *SWEEP, "--out", str(tmp_path / folder)]
@@ -74,14 +74,14 @@ def test_killed_again_and_again_it_prints_the_same_table(tmp_path):
         if killed:
             os.killpg(process.pid, signal.SIGKILL)
         out, _ = process.communicate()
-        for place in begun(folder):  # as if a minute had passed
-            os.utime(place / "lease", (0, 0))
+        for lease in begun(folder):  # as if a minute had passed
+            os.utime(lease, (0, 0))
         return out
 
     whole = reproduce("whole")
     for _ in range(3):
         reproduce("killed", killed=True)
-        assert any(not (place / "summary.json").exists() for place in begun("killed"))
+        assert any(not (lease.parent / "summary.json").exists() for lease in begun("killed"))
     assert reproduce("killed") == whole
     assert "fix-lambda-relu" in whole
 
@@ -89,7 +89,7 @@ def test_killed_again_and_again_it_prints_the_same_table(tmp_path):
 def leases(store):
     """Who is at which run, by the number of its process."""
     found = {}
-    for path in store.folder.glob("runs/*/lease"):
+    for path in store.folder.glob("runs/*/lease*"):
         with suppress(FileNotFoundError):  # it has just ended
             found[path.parent] = int(path.read_text().split()[1])
     return found

@@ -4,11 +4,11 @@ import os
 import re
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from pacbayes.experiments.columns import chosen
+from pacbayes.experiments.lease import Lease
 from pacbayes.experiments.store import Store
 from pacbayes.files import DamagedFileError
 
@@ -104,22 +104,39 @@ def test_whoever_lost_a_lease_leaves_the_new_holders_alone(tmp_path):
     assert path.read_text() == "somebody else's"
 
 
-def test_a_stale_lease_that_another_was_quicker_to_take_stays_his(tmp_path, monkeypatch):
+def test_a_lease_that_was_taken_since_we_looked_stays_its_holders(tmp_path, monkeypatch):
+    """The stale lease is taken over, released and taken again before we create ours."""
     store = Store(tmp_path)
     store.place(RUN).mkdir(parents=True)
     path = store.place(RUN) / "lease"
     path.write_text("left")
     os.utime(path, (0, 0))
-    rename = Path.rename
+    created = Lease._created
 
-    def late(self, target):
-        self.write_text("his")
-        return rename(self, target)
+    def late(self, file):
+        path.write_text("theirs")
+        return created(self, file)
 
-    monkeypatch.setattr(Path, "rename", late)
+    monkeypatch.setattr(Lease, "_created", late)
     with store.lease(RUN) as ours:
         assert not ours
-    assert path.read_text() == "his"
+    assert [file.name for file in path.parent.glob("*lease*")] == ["lease"]
+    assert path.read_text() == "theirs"
+
+
+def test_a_stale_lease_is_followed_by_another_and_goes_with_it(tmp_path):
+    store = Store(tmp_path)
+    path = store.place(RUN) / "lease"
+    path.parent.mkdir(parents=True)
+    for name in ("lease", "lease.9", "lease.10"):
+        (path.parent / name).write_text("left")
+        os.utime(path.parent / name, (0, 0))
+    assert store.state(RUN) == "waiting"
+    with store.lease(RUN) as ours:
+        assert ours
+        assert store.state(RUN) == "running"
+        assert (path.parent / "lease.11").exists()
+    assert not list(path.parent.glob("*lease*"))
 
 
 def test_a_lease_from_the_future_is_stale_too(tmp_path):

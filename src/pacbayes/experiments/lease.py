@@ -19,8 +19,12 @@ __all__ = ["Lease"]
 class Lease:
     """A file with its holder's token, which the holder touches every few seconds.
 
+    A lease that nobody touches is stale. It is not removed but followed by another file, lease.1,
+    lease.2 and so on, which only one process can create. So no live lease is ever moved away.
+
     Attributes:
-        patience: seconds after which an untouched lease is free again.
+        path: the first file.
+        patience: seconds after which an untouched lease is stale.
     """
 
     path: Path
@@ -28,72 +32,84 @@ class Lease:
 
     @property
     def alive(self) -> bool:
-        """Whether the lease is fresh, by clocks that must agree within `patience`."""
-        try:
-            return abs(time.time() - self.path.stat().st_mtime) < self.patience
-        except OSError:
-            return False
+        """Whether somebody holds the lease, by clocks that must agree within `patience`."""
+        return any(self._fresh(file) for file in self._files())
 
     @contextmanager
     def held(self) -> Iterator[bool]:
         """Yield whether the lease is ours; while it is, others see it."""
-        token = self._take()
-        if token is None:
+        own = self._take()
+        if own is None:
             yield False
             return
-        done = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(token, done), daemon=True)
+        token, done = _token(own), threading.Event()
+        beat = threading.Thread(target=self._beat, args=(own, token, done), daemon=True)
         beat.start()
         try:
             yield True
         finally:
             done.set()
             beat.join()
-            if _token(self.path) == token:
-                self.path.unlink(missing_ok=True)
+            self._release(own, token)
 
-    def _take(self) -> str | None:
-        """Return the token of a new lease, or None if somebody else has it."""
-        seen = _token(self.path)
-        stale = self.path.exists() and not self.alive
-        if stale and not self._moved_away(seen):
+    def _take(self) -> Path | None:
+        """Create the next lease and return its file; None if somebody else holds one."""
+        files = self._files()
+        if any(self._fresh(file) for file in files):
             return None
-        return self._created()
+        own = self._next(files)
+        if not self._created(own):
+            return None
+        if any(self._fresh(file) for file in self._files() if file != own):
+            own.unlink(missing_ok=True)  # the lease was released and taken since we looked
+            return None
+        return own
 
-    def _moved_away(self, seen: str | None) -> bool:
-        """Remove a stale lease; return False if somebody else was quicker."""
-        aside = self._beside()
-        try:
-            self.path.rename(aside)
-            if _token(aside) == seen:
-                return True
-            os.link(aside, self.path)  # it was taken meanwhile: give it back
-        except (FileNotFoundError, FileExistsError):
-            pass
-        finally:
-            aside.unlink(missing_ok=True)
-        return False
+    def _files(self) -> list[Path]:
+        """Return all leases, stale ones included, in the order of their numbers."""
+        return sorted(self.path.parent.glob(f"{self.path.name}*"), key=_number)
 
-    def _created(self) -> str | None:
-        token = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4()}"
-        own = self._beside()
-        own.write_text(token)
+    def _next(self, files: list[Path]) -> Path:
+        if not files:
+            return self.path
+        return self.path.with_name(f"{self.path.name}.{_number(files[-1]) + 1}")
+
+    def _fresh(self, file: Path) -> bool:
         try:
-            os.link(own, self.path)  # appears with its token at once, or not at all
+            return abs(time.time() - file.stat().st_mtime) < self.patience
+        except OSError:
+            return False
+
+    def _created(self, file: Path) -> bool:
+        part = self.path.with_name(f".{self.path.name}.{uuid.uuid4()}")
+        part.write_text(f"{socket.gethostname()} {os.getpid()} {uuid.uuid4()}")
+        try:
+            os.link(part, file)  # appears with its token at once, or not at all
         except FileExistsError:
-            return None
+            return False
         finally:
-            own.unlink(missing_ok=True)
-        return token
+            part.unlink(missing_ok=True)
+        return True
 
-    def _beside(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.{uuid.uuid4()}")
-
-    def _beat(self, token: str, done: threading.Event) -> None:
+    def _beat(self, own: Path, token: str | None, done: threading.Event) -> None:
         while not done.wait(self.patience / 6):
-            if _token(self.path) == token:
+            if _token(own) == token:
                 with suppress(OSError):
-                    os.utime(self.path)
+                    os.utime(own)
+
+    def _release(self, own: Path, token: str | None) -> None:
+        """Remove our lease and the stale ones before it."""
+        if _token(own) == token:
+            for file in self._files():
+                if _number(file) < _number(own) and not self._fresh(file):
+                    file.unlink(missing_ok=True)
+            own.unlink(missing_ok=True)
+
+
+def _number(file: Path) -> int:
+    """Return the number in lease.3, and 0 for the first file."""
+    end = file.suffix[1:]
+    return int(end) if end.isdigit() else 0
 
 
 def _token(path: Path) -> str | None:
