@@ -231,11 +231,15 @@ def test_preprocessing_sees_the_prior_s_part_alone(cancer):
 )
 def test_a_step_fitted_before_it_costs_the_certificate(step):
     x, y = np.random.default_rng(0).normal(3, 1, (200, 4)), np.arange(200) % 2
-    pipeline = make_pipeline(step, PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0))
-    with pytest.warns(CertificateWarning, match="no certificate.*fitted to it.*preprocessing="):
+    model = PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0)
+    pipeline = make_pipeline(step, model)
+    with pytest.warns(CertificateWarning, match="no certificate.*was fitted to.*preprocessing="):
         pipeline.fit(x, y)
     assert pipeline[-1].certificate_ is None
     assert len(pipeline.predict(x)) == 200
+    with pytest.warns(CertificateWarning, match="no certificate.*fitted to it.*preprocessing="):
+        model.fit(step.fit_transform(x), y)  # out of sight, but visible in the features
+    assert model.certificate_ is None
 
 
 def test_a_step_that_learns_nothing_costs_nothing(cancer):
