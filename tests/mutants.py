@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 CERTIFICATE = "tests/certificates/test_certificate.py tests/networks/test_risk.py"
 VERIFY = "tests/test_verify.py"
 QUADRATURE = "tests/networks/test_quadrature.py"
+ATTACKS = "tests/attacks"
 DRAWN = "tests/certificates/test_kept.py"
 ESTIMATOR = "tests/test_sklearn.py -k not(scikit_learn_has)"
 EXAMPLES = "tests/data/test_checks.py"
@@ -255,8 +256,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "sklearn.py",
-        "fitted(self.preprocessing, X[own])",
-        "fitted(self.preprocessing, X)",
+        "fitted(self.preprocessing, X[own], y[own])",
+        "fitted(self.preprocessing, X, y)",
         ESTIMATOR,
     ),
     ("sklearn.py", "x[bound], labels[bound], as_they_came", "x, labels, as_they_came", ESTIMATOR),
@@ -307,6 +308,50 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         'and getattr(network.body, "rules", []) == rules\n',
         "",
         "tests/engine/test_network.py",
+    ),
+    ("networks/gaussian.py", "names.setdefault(id(m), name) != name", "False", ATTACKS),
+    ("networks/gaussian.py", "torch.full_like(g.log_scale, -math.inf)", "g.log_scale", ATTACKS),
+    ("networks/gaussian.py", "g.sample().detach()", "g.mean.detach()", ATTACKS),
+    (
+        "networks/bodies.py",
+        "self.module if torch.is_grad_enabled() else self._at",
+        "self.module or self._at",
+        ATTACKS,
+    ),
+    (
+        "networks/bodies.py",
+        "        self.module.eval()\n        return self",
+        "        return self",
+        ATTACKS,
+    ),
+    (
+        "networks/layers.py",
+        "+ self.bias.variance).sqrt()",
+        "+ self.weight.variance).sqrt()",
+        ATTACKS,
+    ),
+    ("networks/network.py", "if self._sealed is None:", "if False:", ATTACKS),
+    ("certificates/certify.py", "    _check_known(exact)\n", "", ATTACKS),
+    ("data/pipelines.py", "and _requires_fit(step)", "and False", ATTACKS),
+    ("data/pipelines.py", "elif not isinstance(owner, _UNCHANGED)", "elif False", ATTACKS),
+    ("data/pipelines.py", "_is_fitted(found) and", "False and", ATTACKS),
+    ("data/sizes.py", "_SHARE * _available_memory()", "1e18", ATTACKS),
+    ("data/sizes.py", "max(_claimed(archive, name), ", "(", ATTACKS),
+    ("data/sizes.py", "if len(result) > most", "if False", ATTACKS),
+    ("sklearn.py", "        self._forget()\n", "", ATTACKS),
+    ("sklearn.py", "self.priors == 1 and is_searched(self)", "False", ATTACKS),
+    ("bounds/domain.py", "return str(exact) if", "return str(float(exact)) if not", ATTACKS),
+    (
+        "experiments/lease.py",
+        "self._files() if file != own",
+        "[] if file != own",
+        "tests/experiments/test_store.py",
+    ),
+    (
+        "experiments/lease.py",
+        "if not self._created(own)",
+        "if self._created(own) is None",
+        "tests/experiments/test_store.py",
     ),
     ("data/tasks.py", "(y != 1) & (y != -1)", "(y > 1) | (y < -1)", "tests/data/test_tasks.py"),
     (
