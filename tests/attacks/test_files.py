@@ -11,6 +11,7 @@ import pytest
 from pacbayes.cli.predict import harmless
 from pacbayes.data import DataError, load, sizes
 from pacbayes.data.sizes import unpacked
+from pacbayes.files import file_sha256, load_tensors, save_tensors
 
 
 def npz(path, **members):
@@ -75,3 +76,22 @@ def test_11_tandem_does_not_cover_a_vote_of_some_draws(run_cli, csv, tmp_path):
         run_cli("certify", run, "--bound", bound, "-T", "4")
         _, _, err = run_cli("predict", run, csv, "--method", "vote", "-T", "1")
         assert ("covers the vote of all of Q, not of some draws" in err) == remarked
+
+
+def test_17_a_split_of_another_type_is_not_the_runs(run_cli, csv, tmp_path):
+    run = tmp_path / "run"
+    asked = ("--widths", "none", "--epochs", "1", "--prior-epochs", "1", "--prior-fraction", "0.5")
+    run_cli("train", "--dataset", csv, *asked, "--out", run)
+    run_cli("certify", run, "-T", "2")
+    index, _ = load_tensors(run / "split.safetensors")
+    before = file_sha256(run / "split.safetensors")
+    save_tensors(run / "split.safetensors", {"bound": index["bound"].double()})
+    after = file_sha256(run / "split.safetensors")
+    for name in ("run.json", "certificate.json"):  # forged to agree with the file
+        path = run / name
+        path.write_text(path.read_text().replace(before, after))
+    code, out, err = run_cli("verify", run)
+    assert (code, "Traceback" in err) == (1, False)
+    assert "is not what seed 0 draws" in out
+    code, _, err = run_cli("certify", run, "-T", "2")
+    assert (code, err.count("\n")) == (2, 1)
