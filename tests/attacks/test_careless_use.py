@@ -120,7 +120,14 @@ class OneDrawForEver(MeansInEvaluation):
         return torch.tanh(x @ (weight.mean + weight.log_scale.exp() * self.noise.to(x)).T)
 
 
-@pytest.mark.parametrize("body", [MeansInEvaluation, OneDrawForEver])
+class AlwaysSamples(MeansInEvaluation):
+    """Draws at every call, in either mode."""
+
+    def forward(self, x):
+        return torch.tanh(x @ self.layer.weight.sample().T + self.layer.bias.sample())
+
+
+@pytest.mark.parametrize("body", [MeansInEvaluation, OneDrawForEver, AlwaysSamples])
 def test_3_a_body_is_evaluated_at_drawn_weights_whatever_it_does(body):
     torch.manual_seed(0)
     x, y = toy(400)
@@ -135,7 +142,7 @@ def test_3_a_body_is_evaluated_at_drawn_weights_whatever_it_does(body):
     losses = []
     for _ in range(4000):  # the risk of Q, drawn by hand
         W, b = hidden.weight.sample(), hidden.bias.sample()
-        b = b if body is MeansInEvaluation else 0 * b
+        b = 0 * b if body is OneDrawForEver else b
         z = torch.tanh(x.double() @ W.T + b) @ last.weight.sample().T + last.bias.sample()
         losses.append((z.squeeze(-1) * y <= 0).double().mean())
     truth = torch.stack(losses).mean().item()

@@ -419,8 +419,9 @@ def test_votes_are_certified_by_their_own_theorems(network, data):
     assert tandem.risk_upper >= kl_chernoff(tandem.risk, tandem.draws, 0.025)
     assert tandem.bound == bounds.tandem(tandem.risk_upper, tandem.kl, 400, 0.025)
     assert tandem.held_out == pytest.approx(first.held_out, abs=0.05)
-    for c in (first, tandem):
+    for c, factor in ((first, 2), (tandem, 4)):
         assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
+        assert c.contributions["risk"] == min(1.0, factor * c.risk)
     with pytest.raises(ValueError, match="needs at least two draws"):
         certify(network, *data, bound="tandem", monte_carlo="stratified-bernstein", samples=20)
 

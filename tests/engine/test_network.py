@@ -1,7 +1,6 @@
 """The native engine against the torch path and against exact enumeration."""
 
 import copy
-import itertools
 import multiprocessing
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from pacbayes.engine import library as module
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks import activations, heads
-from pacbayes.networks.draws import no_baseline
+from pacbayes.networks.draws import leave_one_out, no_baseline
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -308,10 +307,22 @@ def transposed(network):
     return network
 
 
-def by_hand(rules, head=heads.aggregated, baseline=no_baseline):
-    widths = [5, *[3] * len(rules)]
-    layers = [GaussianLinear(d, e) for d, e in itertools.pairwise(widths)]
-    return Network(Dense(layers, rules), GaussianLinear(3, 1), head, baseline)
+def changed(rules, head=heads.aggregated, baseline=no_baseline, activation="relu"):
+    """Build a network that the engine takes, then change how it samples."""
+    network = dense_network(5, [3] * len(rules), activation, estimator="marginal")
+    assert unsupported(network, torch.zeros(3, 5)) is None
+    network.body.rules, network.head, network.baseline = list(rules), head, baseline
+    return network
+
+
+def resized():
+    network = dense_network(5, (3,))
+    network.body.layers[0], network.layer = GaussianLinear(5, 4), GaussianLinear(4, 1)
+    return network
+
+
+def by_hand():
+    return Network(Dense([GaussianLinear(5, 3)], [activations.relu]), GaussianLinear(3, 1))
 
 
 def sharing():
@@ -333,15 +344,17 @@ def mixed_scales():
         transposed(dense_network(5, (2,))),
         sharing(),
         mixed_scales(),
-        by_hand([activations.relu], head=heads.sampled),
-        by_hand([activations.relu], head=lambda layer, a: heads.aggregated(layer, a)),
-        by_hand([activations.relu], head=heads.differenced),
-        by_hand([activations.relu, activations.sigmoid]),
-        by_hand([lambda mean, deviation, T: activations.relu(mean, deviation, T)]),
-        by_hand([activations.sign], baseline=lambda value: 0.3),
-        by_hand([activations.sign, activations.sign_straight]),
-        by_hand([activations.sign_straight, activations.sign_straight], head=heads.differenced),
-        by_hand([activations.sign, activations.sign_straight], head=heads.differenced),
+        by_hand(),
+        resized(),
+        changed([activations.relu], head=heads.sampled),
+        changed([activations.relu], head=lambda layer, a: heads.aggregated(layer, a)),
+        changed([activations.relu], head=heads.differenced),
+        changed([activations.relu], baseline=leave_one_out),
+        changed([activations.relu, activations.sigmoid]),
+        changed([lambda mean, deviation, T: activations.relu(mean, deviation, T)]),
+        changed([activations.sign], baseline=lambda value: 0.3, activation="sign"),
+        changed([activations.sign, activations.sign_straight], activation="sign"),
+        changed([activations.sign], head=heads.differenced, activation="sign"),
     ],
 )
 def test_what_it_cannot_take_is_left_to_torch(network):

@@ -124,6 +124,17 @@ def test_a_lease_that_was_taken_since_we_looked_stays_its_holders(tmp_path, monk
     assert path.read_text() == "theirs"
 
 
+def test_a_lease_that_appeared_since_we_looked_stays_its_holders(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    path = store.place(RUN) / "lease"
+    path.parent.mkdir(parents=True)
+    path.write_text("theirs")
+    monkeypatch.setattr(Lease, "_files", lambda self: [])  # as it was when we looked
+    with store.lease(RUN) as ours:
+        assert not ours
+    assert path.read_text() == "theirs"
+
+
 def test_a_stale_lease_is_followed_by_another_and_goes_with_it(tmp_path):
     store = Store(tmp_path)
     path = store.place(RUN) / "lease"
