@@ -531,7 +531,7 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
     yield finding
     if not finding.holds:
         return
-    networks, number = (int(c.parameters.get(key, -1)) for key in ("networks", "network"))
+    networks, number = (math.ceil(c.parameters.get(key, -1)) for key in ("networks", "network"))
     same = 0 <= number < networks <= 1000 and _drawn_by_seed(c, number, drawn, laws)
     yield Finding("weights drawn by the seed", same, f"network {number} of {networks}")
     ratio = arb(0)

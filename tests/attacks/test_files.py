@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from pacbayes.bounds import disintegrated
 from pacbayes.cli.predict import harmless
 from pacbayes.data import DataError, load, sizes
 from pacbayes.data.sizes import unpacked
@@ -95,3 +96,17 @@ def test_17_a_split_of_another_type_is_not_the_runs(run_cli, csv, tmp_path):
     assert "is not what seed 0 draws" in out
     code, _, err = run_cli("certify", run, "-T", "2")
     assert (code, err.count("\n")) == (2, 1)
+
+
+def test_15_a_fraction_of_a_network_is_charged_as_a_whole_one(run_cli, csv, tmp_path):
+    run = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--widths", "none", "--epochs", "1", "--out", run)
+    run_cli("certify", run, "--bound", "disintegrated", "--networks", "10")
+    assert run_cli("verify", run)[0] == 0
+    path = run / "certificate-drawn.json"
+    claim = json.loads(path.read_text())
+    claim["parameters"]["networks"] = 9.999
+    spent = claim["ledger"]["pac-bayes"]
+    claim["bound"] = disintegrated(claim["risk"], claim["kl"], claim["n"], spent, networks=9)
+    path.write_text(json.dumps(claim))
+    assert run_cli("verify", run)[0] == 1
