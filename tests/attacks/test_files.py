@@ -101,12 +101,13 @@ def test_17_a_split_of_another_type_is_not_the_runs(run_cli, csv, tmp_path):
 def test_15_a_fraction_of_a_network_is_charged_as_a_whole_one(run_cli, csv, tmp_path):
     run = tmp_path / "run"
     run_cli("train", "--dataset", csv, "--widths", "none", "--epochs", "1", "--out", run)
-    run_cli("certify", run, "--bound", "disintegrated", "--networks", "10")
+    run_cli("certify", run, "--bound", "disintegrated", "--networks", "20")
     assert run_cli("verify", run)[0] == 0
     path = run / "certificate-drawn.json"
     claim = json.loads(path.read_text())
-    claim["parameters"]["networks"] = 9.999
+    assert claim["parameters"]["network"] < 19  # else another check would fail
+    claim["parameters"]["networks"] = 19.999
     spent = claim["ledger"]["pac-bayes"]
-    claim["bound"] = disintegrated(claim["risk"], claim["kl"], claim["n"], spent, networks=9)
+    claim["bound"] = disintegrated(claim["risk"], claim["kl"], claim["n"], spent, networks=19)
     path.write_text(json.dumps(claim))
     assert run_cli("verify", run)[0] == 1
