@@ -11,19 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Purpose", "one_by_one", "seeded", "stream"]
+__all__ = ["Purpose", "keyed_generator", "one_by_one", "seeded", "stream"]
 
-Purpose = Literal[
-    "prior", "training", "certificate", "prediction", "split", "prior training", "drawn"
-]
+Purpose = Literal["prior", "training", "prediction", "split", "prior training"]
 _NUMBERS: dict[Purpose, int] = {
     "prior": 0,
     "training": 1,
-    "certificate": 2,
     "prediction": 3,
     "split": 4,
     "prior training": 5,
-    "drawn": 6,
 }
 
 
@@ -32,6 +28,12 @@ def stream(seed: int, purpose: Purpose) -> int:
     sequence = np.random.SeedSequence(seed, spawn_key=(_NUMBERS[purpose],))
     words = sequence.generate_state(1, np.uint64)
     return int(words[0])
+
+
+def keyed_generator(key: bytes, *place: int) -> np.random.Generator:
+    """Return the generator of one block of draws: the key's own SeedSequence at a place."""
+    sequence = np.random.SeedSequence(int.from_bytes(key, "little"), spawn_key=place)
+    return np.random.default_rng(sequence)
 
 
 @contextmanager

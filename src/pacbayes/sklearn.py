@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn
@@ -30,10 +31,11 @@ from pacbayes.data.pipelines import fitted_before, is_searched, refuse_fitted_st
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.networks.architecture import build_network
+from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import Decisions, decide
 from pacbayes.networks.weights import draw_network
-from pacbayes.randomness import seeded, stream
+from pacbayes.randomness import keyed_generator
 from pacbayes.settings import Settings
 from pacbayes.training.priors import Teacher, as_prior, split
 from pacbayes.training.trainer import Trainer
@@ -183,8 +185,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
         self.weights_: dict[str, Tensor] = {}
         if self.predictor_ == "drawn":  # the same draw as the certificate's
-            generator = np.random.default_rng(stream(self._seed, "drawn"))
-            self.weights_ = draw_network(self.network_, generator).weights
+            key = draws_key(self.network_, x[bound], labels[bound])
+            self.weights_ = draw_network(self.network_, keyed_generator(key, 0)).weights
             self.temperature_ = _temperature(self._scores(x), index)
         return self
 
@@ -268,8 +270,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _prior(self, x: Tensor, y: Tensor, settings: Settings) -> Network:
         k = len(self.classes_)
-        if not len(x):
-            return build_network(settings, x.shape[1], k)
+        if not len(x):  # always the first prior, which costs least
+            return build_network(settings.model_copy(update={"seed": 0}), x.shape[1], k)
         teacher = Teacher(x, y, settings, k)
         self._follow(teacher, "prior")
         return as_prior(teacher, settings)
@@ -292,14 +294,24 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _certify(self, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) -> Certificate:
         own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
         own["sample"] = sample
+        own["assumptions"] = self._assumptions()
         if self.predictor_ == "drawn":
-            seed = stream(self._seed, "drawn")
-            certificate = certify_drawn(self.network_, x, y, seed=seed, **own)[0]
+            certificate = certify_drawn(self.network_, x, y, **own)[0]
             return replace(certificate, predictor="one network drawn from Q and kept in weights_")
-        with seeded(self._seed, "certificate"):
-            # By Markov's inequality, first-order covers a vote of any number of fresh draws.
-            bound = "first-order" if self.predictor_ == "vote" else "small-kl"
-            return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
+        # By Markov's inequality, first-order covers a vote of any number of fresh draws.
+        bound = "first-order" if self.predictor_ == "vote" else "small-kl"
+        return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
+
+    def _assumptions(self) -> Assumptions:
+        learned, preprocessing = self.network_.prior_seed is None, None
+        if self.preprocessing_ is not None:
+            fitted_to = "fitted to the prior's part alone" if learned else "not fitted to examples"
+            preprocessing = f"{type(self.preprocessing_).__name__}, {fitted_to}"
+        return Assumptions(
+            repeats=self.repeats,
+            split_seed=self._seed if learned else None,
+            preprocessing=preprocessing,
+        )
 
     def _scores(self, x: Tensor) -> Array:
         """Return the drawn network's scores, or the mean output of a vote."""

@@ -10,7 +10,17 @@ from types import MappingProxyType
 
 from pacbayes.bounds.domain import check_probability
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "below", "seed_share"]
+
+
+def seed_share(seed: int) -> Fraction:
+    """Return w(s) = 1/((s + 1)(s + 2)), the share of δ that the prior of seed s may spend.
+
+    The shares of all seeds add up to 1, so any of them may be chosen: seed 0 costs ln 2 nats.
+    """
+    if seed < 0:
+        raise ValueError(f"a seed must be at least 0, got {seed}")
+    return Fraction(1, (seed + 1) * (seed + 2))
 
 
 @dataclass(frozen=True)
@@ -37,10 +47,18 @@ class Ledger:
     def equal(cls, total: float, *names: str) -> Ledger:
         """Split δ into equal parts, each rounded down."""
         check_probability(total)
-        part = total / len(names)
-        if Fraction(part) * len(names) > Fraction(total):
-            part = nextafter(part, 0.0)
-        return cls(total, dict.fromkeys(names, part))
+        return cls(total, dict.fromkeys(names, below(Fraction(total) / len(names))))
+
+    def within(self, total: float, name: str) -> Ledger:
+        """Return a ledger of a larger δ that spends the rest on `name`."""
+        rest = Fraction(total) - sum(map(Fraction, self.parts.values()))
+        return Ledger(total, {**self.parts, name: below(rest)})
 
     def __getitem__(self, name: str) -> float:
         return self.parts[name]
+
+
+def below(value: Fraction) -> float:
+    """Return the largest float that is at most a fraction."""
+    nearest = float(value)
+    return nextafter(nearest, 0.0) if Fraction(nearest) > value else nearest

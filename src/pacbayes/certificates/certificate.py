@@ -10,10 +10,13 @@ from typing import Any
 from pacbayes import bounds
 from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS, CertificateBound, Theorem
+from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.networks.risk import EmpiricalRisk
 
-__all__ = ["Certificate", "Evidence", "issue"]
+__all__ = ["FORMAT", "Certificate", "Evidence", "issue"]
+
+FORMAT = 3  # of the file; 2 had draws by seed and numbers that nobody checked
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,7 @@ class Certificate:
             error, which is part of risk_upper.
         n: examples in the bound set.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian; ln(dQ/dP) of a drawn network.
-        contributions: the bound as a sum: the risk, the Monte-Carlo term, the terms that do not
-            depend on Q, and the KL of every Gaussian.
-        held_out: what Clopper & Pearson 1934 would give for the same error on n examples that
-            training never saw.
-        catoni, catoni_lambda: the paper's bound in the paper's way, at the full δ and without a
-            Monte-Carlo term; for comparison only.
+        assumptions: what has to be believed, since no file can show it.
         provenance: hashes, seeds and versions.
     """
 
@@ -62,10 +60,7 @@ class Certificate:
     n: int
     kl: float
     kl_by_part: dict[str, float]
-    contributions: dict[str, float]
-    held_out: float
-    catoni: float
-    catoni_lambda: float
+    assumptions: Assumptions = field(default_factory=Assumptions)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,7 +69,50 @@ class Certificate:
     @property
     def kind(self) -> Predictor:
         """The predictor that is covered."""
-        return THEOREMS[self.bound_name].predictor
+        return self.theorem.predictor
+
+    @property
+    def theorem(self) -> Theorem:
+        return THEOREMS[self.bound_name]
+
+    @property
+    def part(self) -> str:
+        """The theorem's part of the ledger; with best-of every theorem has its own."""
+        return "pac-bayes" if "pac-bayes" in self.ledger else f"pac-bayes, {self.bound_name}"
+
+    @property
+    def held_out(self) -> float | None:
+        """What Clopper & Pearson 1934 would give for the same error on n unseen examples.
+
+        None if the risk is that of pairs of networks.
+        """
+        if self.theorem.pairs:
+            return None
+        return bounds.clopper_pearson(self.risk, self.n, self.delta)
+
+    @property
+    def catoni(self) -> float:
+        """The paper's bound in the paper's way, at the full δ and without a Monte-Carlo term."""
+        return bounds.catoni(self.risk, max(0.0, self.kl), self.n, self.delta)
+
+    @property
+    def contributions(self) -> dict[str, float]:
+        """The bound as a sum: the risk, the Monte-Carlo term, log terms, and every Gaussian's KL.
+
+        Its value without a KL comes first, then the share of every Gaussian.
+        """
+        theorem, upper = self.theorem, min(1.0, self.theorem.factor * self.risk_upper)
+        given = {k: self.parameters[o] for o, k in theorem.free.items() if o in self.parameters}
+        value = theorem.bound(self.risk_upper, 0.0, self.n, self.ledger[self.part], **given)
+        without_kl, kl = min(self.bound, value), math.fsum(self.kl_by_part.values()) or 1.0
+        each = {f"KL of {k}": v / kl for k, v in self.kl_by_part.items()}
+        risk = min(1.0, theorem.factor * self.risk)
+        return {
+            "risk": risk,
+            "monte-carlo": upper - risk,
+            "log terms": without_kl - upper,
+            **{name: (self.bound - without_kl) * share for name, share in each.items()},
+        }
 
     @property
     def vacuous(self) -> bool:
@@ -98,7 +136,6 @@ class Evidence:
     Attributes:
         risk: the empirical risk that the theorem takes, as measured.
         upper: its upper confidence bound.
-        compared: the randomised classifier's risk, for the numbers shown beside the bound.
         kl, kl_by_part: complexity, in total (rounded up) and for every Gaussian.
         monte_carlo: the inequality behind `upper`; None where nothing was sampled.
         quadrature: step and error of the integral over classes.
@@ -106,7 +143,6 @@ class Evidence:
 
     risk: EmpiricalRisk
     upper: float
-    compared: float
     kl: float
     kl_by_part: dict[str, float]
     monte_carlo: MonteCarlo | None = None
@@ -121,6 +157,7 @@ def issue(
     *,
     keywords: Mapping[str, Any] | None = None,
     parameters: Mapping[str, float] | None = None,
+    assumptions: Assumptions | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Put evidence through a theorem: the one place where certificates are made.
@@ -130,18 +167,13 @@ def issue(
         keywords: free parameters of the theorem that were fixed in advance.
         parameters: what the certificate records of them; the theorem's own choice by default.
     """
-    n, given = e.risk.n, keywords or {}
-    numbers = (e.upper, e.kl, n, ledger[part])
-    value = theorem.bound(*numbers, **given)
-    without_kl = theorem.bound(e.upper, 0.0, n, ledger[part], **given)
-    delta, kl = ledger.total, max(0.0, e.kl)
-    lam = bounds.catoni_lambda(e.compared, kl, n, delta)
+    numbers = (e.upper, e.kl, e.risk.n, ledger[part])
     return Certificate(
         predictor=theorem.predictor.sentence,
-        bound=value,
+        bound=theorem.bound(*numbers, **(keywords or {})),
         bound_name=theorem.name,
         parameters=dict(theorem.chosen(*numbers) if parameters is None else parameters),
-        delta=delta,
+        delta=ledger.total,
         ledger=dict(ledger.parts),
         risk=e.risk.mean,
         risk_upper=e.upper,
@@ -152,23 +184,9 @@ def issue(
         within=e.risk.within,
         quadrature_step=e.quadrature[0],
         quadrature_error=e.quadrature[1],
-        n=n,
+        n=e.risk.n,
         kl=e.kl,
         kl_by_part=e.kl_by_part,
-        contributions=_contributions(theorem, e, without_kl, value),
-        held_out=bounds.clopper_pearson(e.compared, n, delta),
-        catoni=bounds.catoni(e.compared, kl, n, delta, lam=lam),
-        catoni_lambda=lam,
+        assumptions=assumptions or Assumptions(),
         provenance=dict(provenance or {}),
     )
-
-
-def _contributions(
-    theorem: Theorem, e: Evidence, without_kl: float, bound: float
-) -> dict[str, float]:
-    """Write the bound as a sum: its value without a KL first, then every Gaussian's share."""
-    risk, upper = (min(1.0, theorem.factor * r) for r in (e.risk.mean, e.upper))
-    without_kl = min(bound, without_kl)
-    kl = math.fsum(e.kl_by_part.values()) or 1.0
-    shares = {f"KL of {k}": (bound - without_kl) * v / kl for k, v in e.kl_by_part.items()}
-    return {"risk": risk, "monte-carlo": upper - risk, "log terms": without_kl - upper, **shares}

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, get_args
 
 from torch import Tensor
 
 from pacbayes import bounds
-from pacbayes.bounds.ledger import Ledger
+from pacbayes.bounds.ledger import Ledger, below, seed_share
 from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
+from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set, check_sample
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense
-from pacbayes.networks.gaussian import kl_by_part
+from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
 from pacbayes.networks.heads import HEADS
+from pacbayes.networks.keys import draws_key
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.networks.risk import EmpiricalRisk, empirical_risk, exact_risk
+from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 
-__all__ = ["certify", "checked_copy"]
+__all__ = ["assumed", "certify", "checked_copy", "for_seed"]
 
 # Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
 _ROUNDING = 1e-9
@@ -42,13 +46,15 @@ def certify(
     priors: int = 1,
     repeats: bool = False,
     sample: tuple[Tensor, Tensor] | None = None,
+    assumptions: Assumptions | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Certify the randomised classifier on its bound set, or the vote with first-order and tandem.
 
-    The risk is sampled in float64 with fresh draws, raised to its upper confidence bound and put
-    through the theorem. δ is halved between the two; all of it goes to the theorem where nothing
-    is sampled. Every rounding is upwards.
+    The risk is sampled in float64, raised to its upper confidence bound and put through the
+    theorem. The draws are keyed by the hash of posterior and data, so there is no seed to try
+    again with. δ is halved between the two; all of it goes to the theorem where nothing is
+    sampled. A prior drawn from seed s spends only δ/((s + 1)(s + 2)). Every rounding is upwards.
 
     Args:
         x, y: the bound set, every example once: (n, d), and labels −1/+1, or class indices where
@@ -63,6 +69,7 @@ def certify(
             sampling with replacement and is refused.
         sample: all examples and labels before preprocessing, the prior's part included, if x was
             preprocessed; these are then checked instead of x.
+        assumptions: what is known of data, split and preprocessing, to be printed with the bound.
     """
     for name, value, choices in (
         ("bound", bound, get_args(BoundName)),
@@ -71,14 +78,14 @@ def certify(
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
     exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
-    sampled = samples is not None and network.freshness != "exact"
+    sampled = samples is not None and network.body.freshness != "exact"
     best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
     theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
-    ledger = _ledger(delta, theorems, priors, sampled=sampled)
+    ledger = _ledger(delta, theorems, priors, network.prior_seed, sampled=sampled)
     measured = (
-        exact_risk(exact, x.double(), y)
+        exact_risk(exact, x, y)
         if samples is None
-        else empirical_risk(exact, x.double(), y, samples)
+        else keyed_risk(exact, x, y, samples, draws_key(network, x, y))
     )
     evidence = _evidence(
         exact,
@@ -88,7 +95,14 @@ def certify(
         delta=ledger["monte-carlo"] if sampled else delta,
     )
     issued = [
-        issue(theorem, evidence, ledger, _part(theorem, theorems), provenance=provenance)
+        issue(
+            theorem,
+            evidence,
+            ledger,
+            _part(theorem, theorems),
+            assumptions=assumed(network, assumptions, repeats=repeats),
+            provenance=provenance,
+        )
         for theorem in theorems
     ]
     return min(issued, key=lambda certificate: certificate.bound)
@@ -115,6 +129,16 @@ def checked_copy(
     kl_by_part(exact)  # refuses parameters that Q does not cover
     _check_known(exact)
     return exact
+
+
+def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> Assumptions:
+    """Return the assumptions of a certificate, with what the network itself shows."""
+    return replace(
+        given or Assumptions(),
+        repeats=repeats if given is None else given.repeats,
+        prior_seed=network.prior_seed,
+        body_sha256=digest_outside(network) if has_state_outside(network) else None,
+    )
 
 
 def _check_known(network: Network) -> None:
@@ -148,7 +172,6 @@ def _evidence(
     return Evidence(
         risk=risk,
         upper=mean if monte_carlo is None else _upper(risk, mean, slack, monte_carlo, delta),
-        compared=measured.mean,
         kl=math.fsum(parts.values()) * (1 + _ROUNDING),
         kl_by_part=parts,
         monte_carlo=monte_carlo,
@@ -156,10 +179,23 @@ def _evidence(
     )
 
 
-def _ledger(delta: float, theorems: list[Theorem], priors: int, *, sampled: bool) -> Ledger:
+def for_seed(delta: float, seed: int | None, spend: Callable[[float], Ledger]) -> Ledger:
+    """Let a prior drawn from a seed spend its share of δ, the rest belonging to other seeds."""
+    if seed is None:
+        return spend(delta)
+    return spend(below(Fraction(delta) * seed_share(seed))).within(delta, "other seeds")
+
+
+def _ledger(
+    delta: float, theorems: list[Theorem], priors: int, seed: int | None, *, sampled: bool
+) -> Ledger:
     """Half of δ for the sampled risk and half for the theorems, equally for every prior."""
     if priors < 1:
         raise ValueError(f"priors must be at least 1, got {priors}")
+    return for_seed(delta, seed, lambda own: _halves(own, theorems, priors, sampled=sampled))
+
+
+def _halves(delta: float, theorems: list[Theorem], priors: int, *, sampled: bool) -> Ledger:
     halves = {"pac-bayes": [_part(t, theorems) for t in theorems]}
     halves |= {"monte-carlo": ["monte-carlo"]} if sampled else {}
     shares = Ledger.equal(delta, *halves)

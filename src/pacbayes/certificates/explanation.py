@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pacbayes import paper
 from pacbayes.bounds import confidence, percent_up
-from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.choices import Predictor
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def sentence(c: Certificate) -> str:
 
 def steps(c: Certificate) -> Iterator[Step]:
     """Break the bound down into parts that add up to it."""
-    parts, theorem = dict(c.contributions), THEOREMS[c.bound_name]
+    parts, theorem = dict(c.contributions), c.theorem
     label = "training risk" + " of pairs" * theorem.pairs + _TIMES.get(theorem.factor, "")
     kind = "exact" if c.draws is None else "sampled"
     yield Step("risk", f"{label}, {kind}", parts.pop("risk"))
@@ -79,7 +78,7 @@ def _draws(c: Certificate) -> str:
 
 
 def _terms(c: Certificate) -> str:
-    part = c.ledger.get("pac-bayes", c.ledger.get(f"pac-bayes, {c.bound_name}", c.delta))
+    part = c.ledger[c.part]
     others = {name.split(",")[0] for name in c.ledger if name.startswith("other prior")}
     tried = f", {len(others) + 1} priors tried" if others else ""
     return f"{c.bound_name}, n = {c.n}, δ = {part:g}{tried}"
@@ -115,10 +114,11 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
     if c.kind is Predictor.RANDOMISED:
         paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
         yield Beside(paper_way, percent_up(c.catoni), _printed(theirs, "bound"))
-    yield Beside("held-out bound for the same error on n unseen examples", percent_up(c.held_out))
-    if THEOREMS[c.bound_name].pairs:
+    if c.held_out is None:
         yield Beside("training risk of pairs", percent(c.risk))
     else:
+        held_out = "held-out bound for the same error on n unseen examples"
+        yield Beside(held_out, percent_up(c.held_out))
         printed = _printed(theirs, "train_linear")
         yield Beside("training risk (linear loss)", percent(c.risk), printed)
     if errors is not None:

@@ -11,7 +11,15 @@ import typer
 
 from pacbayes.bounds.theorems import CertificateBound
 from pacbayes.choices import MonteCarlo
-from pacbayes.cli.options import AsJson, RunFolder, Threads, check_samples, set_threads
+from pacbayes.cli.options import (
+    AsJson,
+    DataFile,
+    RunFolder,
+    TestFile,
+    Threads,
+    check_samples,
+    set_threads,
+)
 
 __all__ = ["certify"]
 
@@ -46,9 +54,8 @@ def certify(
         bool,
         typer.Option("--exact", help="Sum a small all-sign network exactly; no Monte-Carlo term."),
     ] = False,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed of the draws.  [default: the run's]")
-    ] = None,
+    data: DataFile = None,
+    test_data: TestFile = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,20 +76,19 @@ def certify(
     from pacbayes.cli import console
 
     opened = runs.open_run(run)
-    network, data = opened.load_network(), opened.load_data()
+    network, examples = opened.load_network(), opened.load_data(data, test_data)
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
         certificate = runs.certify_run(
             opened,
             network,
-            data,
+            examples,
             delta=delta,
             bound=bound,
             monte_carlo=monte_carlo or "kl-chernoff",
             samples=draws,
             networks=networks,
-            seed=seed,
         )
-        errors = runs.test_errors(opened, network, data)
+        errors = runs.test_errors(opened, network, examples)
     if as_json:
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:

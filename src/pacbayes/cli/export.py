@@ -35,8 +35,8 @@ def export(
 ) -> None:
     """Write a predictor as a file that runs without this library.
 
-    Noise is an input of the file's graph. Before the file is written, the graph is run on a few of
-    the run's examples and compared with the library.
+    Noise is an input of the file's graph. Before the file is written, the graph is run on a few
+    random inputs and compared with the library.
 
     pacbayes export runs/mine --format onnx --out mine.onnx
 
@@ -59,7 +59,7 @@ def _show(e: Export) -> None:
         for port in ports:
             print(f"  {kind:6}  {_shape(port)}  {port.meaning}")
     print("  labels  " + ", ".join(f"{i}: {name}" for i, name in enumerate(e.classes)))
-    print(f"Largest difference from the library on {e.examples} examples: {e.difference:.1e}")
+    print(f"Largest difference from the library on {e.examples} random inputs: {e.difference:.1e}")
     print(f"The predictor is {e.certificate}\n\n{e.code}")
 
 

@@ -11,8 +11,10 @@ from pacbayes.cli import completion
 
 __all__ = [
     "AsJson",
+    "DataFile",
     "Quiet",
     "RunFolder",
+    "TestFile",
     "Threads",
     "check_folder_of",
     "check_samples",
@@ -27,6 +29,13 @@ RunFolder = Annotated[
     typer.Argument(
         metavar="RUN", help="A run folder written by train.", autocompletion=completion.runs
     ),
+]
+DataFile = Annotated[
+    Path | None,
+    typer.Option("--data", help="The run's own data file, if it has moved; checked by its hash."),
+]
+TestFile = Annotated[
+    Path | None, typer.Option("--test-data", help="The run's own test file, if it has moved.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

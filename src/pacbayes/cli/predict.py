@@ -92,7 +92,7 @@ def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
     """Refuse a file of another kind, and one that the run or the data are read from."""
     if out.suffix != suffix:
         raise ValueError(f"--out must be a {suffix} file, got {out}")
-    source = run.record.data.source
+    source = run.record.data.source.located(run.folder)
     inputs = map(Path, filter(None, (data, source.name, source.test)))
     if out.resolve() in [path.resolve() for path in (*inputs, *run.folder.glob("*.json"))]:
         raise ValueError(f"--out {out} would overwrite an input; choose another file")

@@ -221,7 +221,7 @@ def _text(path: Path | None) -> str | None:
 
 def _checked(source: DataSource) -> DataSource:
     source.check()
-    return source.absolute()
+    return source
 
 
 def _scales(text: str | None) -> dict[str, Any]:

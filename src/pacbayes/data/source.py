@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,10 +71,30 @@ class DataSource:
         if given is not None and not useful:
             raise DataError(f"{purpose}, not for {self.name}; leave it out")
 
-    def absolute(self) -> DataSource:
-        """Return the source with absolute paths, which other working directories can use."""
-        name = str(Path(self.name).resolve()) if Path(self.name).suffix else self.name
-        return replace(self, name=name, folder=_resolved(self.folder), test=_resolved(self.test))
+    @property
+    def is_file(self) -> bool:
+        return self.name not in DATASETS
+
+    def seen_from(self, folder: Path) -> DataSource:
+        """Return the source with paths relative to a folder, so that both can move together."""
+        return self._mapped(lambda path: os.path.relpath(Path(path).resolve(), folder.resolve()))
+
+    def located(self, folder: Path) -> DataSource:
+        """Return the source with the paths that `seen_from` made, as the system has them."""
+        return self._mapped(lambda path: str((folder / path).resolve()))
+
+    def moved(self, file: Path | None, test: Path | None) -> DataSource:
+        """Return the source with files that have moved at their new places."""
+        for option, given, has in (("data", file, self.is_file), ("test-data", test, self.test)):
+            if given is not None and not has:
+                raise DataError(f"--{option} {given} has no effect: the run's data are {self}")
+        changes = {"name": file, "test": test}
+        return replace(self, **{k: str(path) for k, path in changes.items() if path is not None})
+
+    def _mapped(self, change: Callable[[str], str]) -> DataSource:
+        name = change(self.name) if self.is_file else self.name
+        folder, test = (path and change(path) for path in (self.folder, self.test))
+        return replace(self, name=name, folder=folder, test=test)
 
     def load(self) -> Dataset:
         """Load the data."""
@@ -81,10 +103,6 @@ class DataSource:
 
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
-
-
-def _resolved(text: str | None) -> str | None:
-    return text and str(Path(text).resolve())
 
 
 def load_with_fallback(

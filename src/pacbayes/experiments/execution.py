@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pacbayes import paper
 from pacbayes.bounds import small_kl
-from pacbayes.certificates.certify import certify
 from pacbayes.data import Dataset, DataSource
 from pacbayes.experiments.baselines import BASELINES, baseline_summary
 from pacbayes.experiments.columns import Configuration
@@ -24,9 +23,8 @@ from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.randomness import seeded
-from pacbayes.runs import Run, prepare, train_run
+from pacbayes.runs import Run, certify_run, prepare, train_run
 from pacbayes.runs.prediction import VOTES, TestErrors
-from pacbayes.runs.run import save_certificate
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
 from pacbayes.training.loop import hopeless
@@ -73,7 +71,7 @@ def _network_summary(configuration: Configuration, place: Path, attempts: int) -
     data = source.load()
     made = _trained(configuration, place, source, data, attempts)
     settings, best = made.settings, made.best
-    errors, certificate = _evaluated(made, data, attempts, repeat=bool(configuration.repeat))
+    errors, certificate = _evaluated(made, data, repeat=bool(configuration.repeat))
     resets = _resets(place)
     return Summary(
         learned=not _hopeless(made),
@@ -92,12 +90,12 @@ def _network_summary(configuration: Configuration, place: Path, attempts: int) -
 
 
 def _evaluated(
-    made: Run, data: Dataset, attempts: int, *, repeat: bool
+    made: Run, data: Dataset, *, repeat: bool
 ) -> tuple[tuple[float, float | None], float | None]:
     """Return test errors of the randomised classifier and the vote, and the certified bound.
 
-    All draws come from one stream, one after the other, as in every store so far. Points of the
-    grid are only compared, so they have neither vote nor certificate.
+    Points of the grid are only compared, so they have neither vote nor certificate. The
+    certificate pays for the seed of the prior, and with it for every start that was reset.
     """
     network, (x, y) = made.load_network().eval(), data.tensors("test")
     seed = made.settings.seed
@@ -106,16 +104,11 @@ def _evaluated(
         if not repeat:
             return (error, None), None
         vote = _mean(network.task.wrong(majority_vote(network, x, VOTES), y))
-        issued = certify(
-            network,
-            *made.bound_set(data),
-            delta=made.settings.delta,
-            samples=_SAMPLES,
-            priors=attempts,
-            repeats=True,  # `prepare` has checked all examples
-        )
     save_json(made.folder / "test.json", asdict(TestErrors(error, vote, VOTES, len(x))))
-    return (error, vote), save_certificate(made, data, issued, seed).bound
+    issued = certify_run(
+        made, network, data, delta=made.settings.delta, bound="small-kl", samples=_SAMPLES
+    )
+    return (error, vote), issued.bound
 
 
 def _mean(wrong: Tensor) -> float:

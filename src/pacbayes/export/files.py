@@ -30,7 +30,7 @@ from pacbayes.runs.folder import Run
 
 __all__ = ["Export", "export_run"]
 
-_EXAMPLES, _ROWS = 16, 4096  # examples to compare, and the limit for examples times T
+_EXAMPLES, _ROWS = 16, 4096  # inputs to compare, and the limit for inputs times T
 # Far above the rounding errors of float64; a vote's error function is float32.
 _TOLERANCE = {Predictor.RANDOMISED: 1e-9, Predictor.DRAWN: 1e-9, Predictor.VOTE: 1e-5}
 
@@ -42,7 +42,7 @@ class Export:
     Attributes:
         certificate: the certificate that covers the predictor and its claim, or why none does.
         difference: largest difference between the scores of the file and of the library.
-        examples: number of examples that were compared.
+        examples: number of random inputs that were compared.
         code: two lines of Python that predict for `x`, a float32 array or tensor.
     """
 
@@ -81,7 +81,7 @@ def export_run(
     predictor = explicit(network, method, features=features, samples=samples, weights=weights)
     metadata = _metadata(run, predictor, method)
     content = form.write(predictor, metadata)
-    x = _examples(run, samples)
+    x = _inputs(features, samples)
     noise = noise_for(predictor, len(x))
     expected = _library(network, method, x, noise, weights)
     found = form.answer(content, (x, *noise))
@@ -101,11 +101,10 @@ def export_run(
     )
 
 
-def _examples(run: Run, samples: int) -> Tensor:
-    """Return some training examples, fewer where each needs many draws."""
-    x = torch.from_numpy(run.load_data().x_train)
-    count = max(1, min(_EXAMPLES, len(x), _ROWS // samples))
-    return x[:: len(x) // count][:count].contiguous()
+def _inputs(features: int, samples: int) -> Tensor:
+    """Return normal inputs, fewer where each needs many draws; the same every time."""
+    count = max(1, min(_EXAMPLES, _ROWS // samples))
+    return torch.randn(count, features, generator=torch.Generator().manual_seed(0))
 
 
 def _metadata(run: Run, predictor: Explicit, method: Predictor) -> dict[str, Any]:

@@ -167,4 +167,6 @@ def dense_network(
 def build_network(settings: Settings, inputs: int, classes: int = 2) -> Network:
     """Build the dense network that settings describe, its prior drawn from their seed."""
     with seeded(settings.seed, "prior"):
-        return DenseArchitecture.of(settings, inputs, classes).build()
+        network = DenseArchitecture.of(settings, inputs, classes).build()
+    network.prior_seed = None if settings.prior_fraction else settings.seed
+    return network

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pacbayes.networks.activations import Rule
+from pacbayes.networks.activations import FUNCTIONS, Rule
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.gaussian import Gaussian, drawn_state
 from pacbayes.networks.layers import GaussianLinear
@@ -46,6 +47,15 @@ class Dense(nn.Module):
             a, log_prob = sample.value, log_prob + sample.log_prob
         return Draw(a, log_prob)
 
+    def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        """Return activations at T draws for each example, (T, B, d), without a gradient."""
+        a = x
+        for layer, rule in zip(self.layers, self.rules, strict=True):
+            mean, deviation = layer.moments(a)
+            noise = torch.from_numpy(generator.standard_normal((T, *mean.shape[-2:])))
+            a = FUNCTIONS[rule](torch.addcmul(mean, deviation, noise.to(mean)))
+        return a
+
 
 class Deterministic(nn.Module):
     """A module that always returns the same activations (B, d), so that the aggregate is exact.
@@ -72,6 +82,10 @@ class Deterministic(nn.Module):
             _check_repeatable(self.module, x, a, "the body is not deterministic; use Sampled")
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))
 
+    def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        """Return the activations, (1, B, d), which are the same at every draw."""
+        return self.draw(x, 1).value
+
 
 class Sampled(nn.Module):
     """Any module on Gaussian weights; it is called once for each of T samples.
@@ -88,11 +102,17 @@ class Sampled(nn.Module):
         self.module = module
 
     def draw(self, x: Tensor, T: int) -> Draw:
-        call = self.module if torch.is_grad_enabled() else self._at_drawn_state
-        return Draw(torch.stack([call(x) for _ in range(T)]), x.new_zeros(()))
+        if torch.is_grad_enabled():
+            return Draw(torch.stack([self.module(x) for _ in range(T)]), x.new_zeros(()))
+        seed = int(torch.randint(2**63 - 1, ()))
+        return Draw(self.draw_with(x, T, np.random.default_rng(seed)), x.new_zeros(()))
 
-    def _at_drawn_state(self, x: Tensor) -> Tensor:
-        call = partial(functional_call, self.module, drawn_state(self.module))
+    def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        """Return activations at T draws that the batch shares, (T, B, d), without a gradient."""
+        return torch.stack([self._at_drawn_state(x, generator) for _ in range(T)])
+
+    def _at_drawn_state(self, x: Tensor, generator: np.random.Generator) -> Tensor:
+        call = partial(functional_call, self.module, drawn_state(self.module, generator))
         a: Tensor = call(x)
         _check_repeatable(call, x, a, "use only the randomness of Gaussian weights")
         return a

@@ -6,6 +6,7 @@ import hashlib
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +17,7 @@ __all__ = [
     "digest_prior",
     "drawn_state",
     "gaussians",
+    "has_state_outside",
     "kl",
     "kl_by_part",
 ]
@@ -144,7 +146,7 @@ def gaussians(module: nn.Module) -> dict[str, Gaussian]:
     return found
 
 
-def drawn_state(module: nn.Module) -> dict[str, Tensor]:
+def drawn_state(module: nn.Module, generator: np.random.Generator) -> dict[str, Tensor]:
     """Draw θ ~ Q and return the state in which every Gaussian is a point mass at θ.
 
     Whatever a module does with its Gaussians (sample them, use their means or their moments), in
@@ -152,7 +154,8 @@ def drawn_state(module: nn.Module) -> dict[str, Tensor]:
     """
     state = {}
     for name, g in gaussians(module).items():
-        state[f"{name}.mean"] = g.sample().detach()
+        noise = torch.from_numpy(generator.standard_normal(tuple(g.mean.shape))).to(g.mean)
+        state[f"{name}.mean"] = (g.mean + g.log_scale.exp() * noise).detach()
         state[f"{name}.log_scale"] = torch.full_like(g.log_scale, -math.inf)
     return state
 
@@ -179,15 +182,24 @@ def digest_outside(module: nn.Module) -> str:
 
     They predict without being part of Q, so they must not change after data were seen.
     """
-    inside = {id(t) for g in gaussians(module).values() for t in (*g.parameters(), *g.buffers())}
     hasher = hashlib.sha256()
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if id(tensor) not in inside:
-            value = tensor.detach().cpu()
-            wide = value.double() if value.is_floating_point() else value
-            hasher.update(f"{name} {tuple(wide.shape)}".encode())
-            hasher.update(wide.contiguous().numpy().tobytes())
+    for name, tensor in _outside(module):
+        value = tensor.detach().cpu()
+        wide = value.double() if value.is_floating_point() else value
+        hasher.update(f"{name} {tuple(wide.shape)}".encode())
+        hasher.update(wide.contiguous().numpy().tobytes())
     return hasher.hexdigest()
+
+
+def has_state_outside(module: nn.Module) -> bool:
+    """Return whether anything but Gaussians takes part in predictions."""
+    return bool(_outside(module))
+
+
+def _outside(module: nn.Module) -> list[tuple[str, Tensor]]:
+    inside = {id(t) for g in gaussians(module).values() for t in (*g.parameters(), *g.buffers())}
+    every = (*module.named_parameters(), *module.named_buffers())
+    return [(name, tensor) for name, tensor in every if id(tensor) not in inside]
 
 
 def digest_prior(module: nn.Module) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor, nn
 
 from pacbayes.data.tasks import Task, task_of
@@ -34,6 +35,10 @@ class Network(nn.Module):
         baseline: control variate for samples without a path.
         architecture: what the network was built from, if it can be rebuilt; the native engine
             trains only such networks.
+
+    Attributes:
+        prior_seed: seed that the prior's means were drawn from, for which a certificate pays; None
+            if they were learned or set otherwise.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Network(nn.Module):
             raise ValueError(f"only the aggregated head fits {outputs} outputs")
         self.head, self.baseline = head, baseline
         self.architecture = architecture
+        self.prior_seed: int | None = None
         self._sealed: tuple[str, str] | None = None  # prior, and state outside Q
 
     def seal_prior(self) -> None:
@@ -101,6 +107,16 @@ class Network(nn.Module):
         if self._sealed is None:  # every look at data counts, with gradients or without
             self.seal_prior()
         return self.head(self.layer, self.body.draw(x, 1 if self.freshness == "exact" else T))
+
+    def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        """Return the aggregated output at T draws by numpy's generator, (T, B) or (T, B, k).
+
+        The last layer is integrated whatever the head: another head samples the same classifier.
+        """
+        if self._sealed is None:
+            self.seal_prior()
+        a = self.body.draw_with(x, T, generator)
+        return heads.aggregated(self.layer, Draw(a, a.new_zeros(()))).value
 
     def forward(self, x: Tensor, T: int) -> Tensor:
         """F̂(x), the mean over T draws, (B,) or (B, k), with the chosen gradient estimator."""

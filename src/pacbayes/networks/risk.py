@@ -9,13 +9,23 @@ import torch
 from torch import Tensor
 
 from pacbayes.data.checks import check_examples
+from pacbayes.networks.bodies import Freshness
 from pacbayes.networks.exact import exact_aggregate
 from pacbayes.networks.network import Network
+from pacbayes.randomness import keyed_generator
 
-__all__ = ["EmpiricalRisk", "empirical_risk", "exact_risk", "majority_vote", "predict_randomised"]
+__all__ = [
+    "EmpiricalRisk",
+    "empirical_risk",
+    "exact_risk",
+    "keyed_risk",
+    "majority_vote",
+    "predict_randomised",
+]
 
 _ROWS = 20_000  # of T·B per block, to keep memory flat and the working set near the cache
 _FEW = 64  # examples in a block that shares a draw (fewer give more draws) or is summed exactly
+_EXAMPLES, _DRAWS = 20, 100  # of a block that has a key of its own; part of what a certificate is
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,9 @@ class _Sums:
     drawn: int = 0
     largest: int = 0  # examples in one block
 
-    def add(self, losses: Tensor) -> None:
-        self.total += losses.mean(0).sum().item()
+    def add(self, losses: Tensor, share: float = 1.0) -> None:
+        """Add draws of some examples, a share of all the draws that these will have."""
+        self.total += share * losses.mean(0).sum().item()
         self.squares += losses.square().sum().item()
         self.drawn += losses.numel()
         self.largest = max(self.largest, losses.shape[1])
@@ -72,8 +83,22 @@ class _Sums:
         self.within += 0.5 * pairs.diff(dim=1).square().sum().item()
         self.tandem += pairs.prod(1).sum().item()
 
-    def variance(self, mean: float) -> float:
-        return max(0.0, self.squares - self.drawn * mean**2) / max(1, self.drawn - 1)
+    def risk(self, n: int, samples: int, freshness: Freshness) -> EmpiricalRisk:
+        """Return the risk of n examples, `samples` draws of each; exact draws are one."""
+        mean = self.total / n
+        variance = max(0.0, self.squares - self.drawn * mean**2) / max(1, self.drawn - 1)
+        if freshness == "exact":
+            return EmpiricalRisk(mean, n, 0, None, variance, tandem=self.squares / self.drawn)
+        own, pairs = freshness == "per-example", n * (samples // 2)
+        return EmpiricalRisk(
+            mean=mean,
+            n=n,
+            samples=samples,
+            draws=n * samples / (1 if own else self.largest),
+            variance=variance,
+            within=self.within / pairs if own and pairs else None,
+            tandem=self.tandem / pairs if pairs else None,
+        )
 
 
 @torch.no_grad()
@@ -84,22 +109,31 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
     for block in _blocks(network, n, samples):
         value = network.draw(x[block], samples).value.double()
         sums.add(network.loss(value, y[block]).clamp(0, 1))  # only rounding exceeds these
-    mean = sums.total / n
-    if network.freshness == "exact":
-        return EmpiricalRisk(
-            mean, n, 0, None, sums.variance(mean), tandem=sums.squares / sums.drawn
-        )
-    own = network.freshness == "per-example"
-    pairs = n * (samples // 2)
-    return EmpiricalRisk(
-        mean=mean,
-        n=n,
-        samples=samples,
-        draws=n * samples / (1 if own else sums.largest),
-        variance=sums.variance(mean),
-        within=sums.within / pairs if own and pairs else None,
-        tandem=sums.tandem / pairs if pairs else None,
-    )
+    return sums.risk(n, samples, network.freshness)
+
+
+@torch.no_grad()
+def keyed_risk(network: Network, x: Tensor, y: Tensor, samples: int, key: bytes) -> EmpiricalRisk:
+    """Measure E_Q R_S by draws that a key determines, block by block, in the network's precision.
+
+    A block is 20 examples (64 where they share a draw) and 100 draws, and its normal numbers come
+    from numpy, so that a verifier without torch can draw them again.
+    """
+    check_examples(x, y, network.task)
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    freshness = network.body.freshness
+    size = _FEW if freshness == "per-batch" else _EXAMPLES
+    draws = 1 if freshness == "exact" else samples
+    sums = _Sums()
+    for block, (inputs, labels) in enumerate(zip(x.split(size), y.split(size), strict=True)):
+        inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
+        for part in range(0, draws, _DRAWS):
+            T = min(_DRAWS, draws - part)
+            generator = keyed_generator(key, block, part // _DRAWS)
+            value = network.draw_with(inputs, T, generator).double()
+            sums.add(network.loss(value, labels).clamp(0, 1), T / draws)
+    return sums.risk(len(x), samples, freshness)
 
 
 @torch.no_grad()
@@ -108,7 +142,8 @@ def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
     check_examples(x, y, network.task)
     total = squares = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
-        losses = network.loss(exact_aggregate(network, inputs).double(), labels)
+        output = exact_aggregate(network, inputs.to(network.layer.bias.mean))
+        losses = network.loss(output.double(), labels)
         total += losses.sum().item()
         squares += losses.square().sum().item()
     return EmpiricalRisk(total / len(x), len(x), 0, None, tandem=squares / len(x))

@@ -91,8 +91,6 @@ def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:
     chosen_late = f"pac-bayes, {c.bound_name}" in c.ledger
     words += ["--bound", "best-of" if chosen_late else c.bound_name]
     words += _sampling(c, record)
-    seed = c.provenance.get("certificate_seed", record.settings.seed)
-    words += ["--seed", str(seed)] if seed != record.settings.seed else []
     return shlex.join(words + _threads(c.provenance.get("versions", {})))
 
 

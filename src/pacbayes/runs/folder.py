@@ -25,8 +25,8 @@ from torch import Tensor
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset
 from pacbayes.files import DamagedFileError, file_sha256, load_json, load_tensors
+from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
-from pacbayes.randomness import seeded
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
@@ -79,9 +79,14 @@ class Run:
         history = [Evaluation(**e) for e in load_json(self.folder / "history.json")]
         return min(history, key=lambda e: e.guide)
 
-    def load_data(self) -> Dataset:
-        """Load the run's data and check that they are bit for bit those it was trained on."""
-        data = self.record.data.source.load()
+    def load_data(self, file: Path | None = None, test: Path | None = None) -> Dataset:
+        """Load the run's data and check that they are bit for bit those it was trained on.
+
+        Args:
+            file, test: where the data are now, if they are your own and have moved.
+        """
+        source = self.record.data.source.located(self.folder)
+        data = source.moved(file, test).load()
         if data.train_sha256 != self.record.data.train_sha256:
             raise DataError(
                 f"{data.name} has changed: it is not the data that {self.folder} was trained on"
@@ -133,8 +138,8 @@ class Run:
 
     def build_network(self) -> Network:
         """Build the network of the run's architecture, untrained."""
-        with seeded(self.settings.seed, "prior"):
-            return self.record.architecture.build()
+        data = self.record.data
+        return build_network(self.settings, data.features, len(data.classes))
 
     def start_network(self) -> Network:
         """Build the network before training: Q = P."""

@@ -57,7 +57,7 @@ def prior_steps(
     if not settings.prior_fraction or (folder / "run.json").exists():
         return
     check_sample(*data.tensors("train"), repeats=settings.repeats)
-    plan = _plan(settings, source, data)
+    plan = _plan(folder, settings, source, data)
     folder.mkdir(parents=True, exist_ok=True)
     teacher, owner = _teacher(folder, settings, data, plan), {"asked": plan.request(settings)}
 
@@ -70,7 +70,7 @@ def prior_steps(
 
 def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
     """Create a run, or open the one in the folder if it has the same settings and data."""
-    plan = _plan(settings, source, data)
+    plan = _plan(folder, settings, source, data)
     if (folder / "run.json").exists():
         return _reopened(folder, settings, plan)
     if (folder / "sweep.json").exists():
@@ -108,9 +108,10 @@ def _created(folder: Path, settings: Settings, plan: _Plan, network: Network) ->
 def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
     run = open_run(folder)
     idle = () if settings.prior_fraction else _OF_LEARNING
+    have, want = (_located(record, folder) for record in (run.record.data, plan.record))
     differing = [
         *_difference(run.settings, settings, idle),
-        *_difference(run.record.data, plan.record, ("names",)),  # older runs have none
+        *_difference(have, want, ("names",)),  # older runs have none
     ]
     if differing:
         raise ValueError(
@@ -119,6 +120,11 @@ def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
         )
     run.load_prior()
     return run
+
+
+def _located(record: DataRecord, folder: Path) -> DataRecord:
+    """Return a record with absolute paths, by which older ones are compared too."""
+    return record.model_copy(update={"source": record.source.located(folder)})
 
 
 def withdraw(run: Run) -> None:
@@ -137,7 +143,7 @@ def _remove(folder: Path, *, empty_too: bool) -> None:
         folder.rmdir()
 
 
-def _plan(settings: Settings, source: DataSource, data: Dataset) -> _Plan:
+def _plan(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> _Plan:
     own, bound = None, None
     count = len(data.x_train)
     if settings.prior_fraction:
@@ -145,7 +151,7 @@ def _plan(settings: Settings, source: DataSource, data: Dataset) -> _Plan:
         own, rest = map(torch.from_numpy, parts)
         bound, count = {"bound": rest}, len(rest)
     record = DataRecord(
-        source=source,
+        source=source.seen_from(folder),
         train_sha256=data.train_sha256,
         n=count,
         split_sha256=None if bound is None else tensors_sha256(bound),

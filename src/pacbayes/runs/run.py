@@ -7,20 +7,20 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pacbayes.bounds.theorems import THEOREMS, CertificateBound
-from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import FORMAT, Certificate
 from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.files import file_sha256, save_json, save_tensors
 from pacbayes.networks.network import Network
-from pacbayes.randomness import seeded, stream
 from pacbayes.runs.folder import Run
 from pacbayes.runs.versions import versions
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.trainer import Trainer, why_torch
 
-__all__ = ["certify_run", "engine_note", "save_certificate", "train_run"]
+__all__ = ["certify_run", "engine_note", "train_run"]
 
 
 def engine_note(run: Run, data: Dataset) -> str:
@@ -57,50 +57,45 @@ def certify_run(
     monte_carlo: MonteCarlo = "kl-chernoff",
     networks: int = 1,
     priors: int | None = None,
-    seed: int | None = None,
 ) -> Certificate:
     """Issue the certificate of a trained run and save it in the folder.
 
     Args:
         priors: how many priors were tried on these data; by default the run's prior scales.
-        seed: of the draws; the run's own by default.
     """
-    seed = run.settings.seed if seed is None else seed
     shared: dict[str, Any] = {
         "delta": delta,
         "priors": priors or max(1, len(run.settings.prior_scales)),
         "repeats": True,  # `prepare` has checked all examples
+        "assumptions": _assumptions(run),
     }
     x, y = run.bound_set(data)
     if bound in THEOREMS and THEOREMS[bound].predictor is Predictor.DRAWN:
-        number = stream(seed, "drawn")
-        issued, drawn = certify_drawn(network, x, y, networks=networks, seed=number, **shared)
+        issued, drawn = certify_drawn(network, x, y, networks=networks, **shared)
         path = run.folder / "drawn.safetensors"
         save_tensors(path, drawn.weights, {"run": run.sha256})
-        return save_certificate(run, data, issued, seed, drawn_sha256=file_sha256(path))
-    with seeded(seed, "certificate"):
-        issued = certify(
-            network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared
-        )
-    return save_certificate(run, data, issued, seed)
+        return _saved(run, issued, drawn_sha256=file_sha256(path))
+    issued = certify(network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared)
+    return _saved(run, issued)
 
 
-def save_certificate(
-    run: Run, data: Dataset, issued: Certificate, seed: int, **hashes: str
-) -> Certificate:
+def _assumptions(run: Run) -> Assumptions:
+    s = run.settings
+    split_seed = s.seed if s.prior_fraction else None
+    return Assumptions(str(run.record.data.source), repeats=s.repeats, split_seed=split_seed)
+
+
+def _saved(run: Run, issued: Certificate, **hashes: str) -> Certificate:
     """Save a run's certificate with its provenance, and return it."""
     provenance = {
-        "data": data.name,
-        "data_sha256": data.train_sha256,
+        "data_sha256": run.record.data.train_sha256,
         "split_sha256": run.record.data.split_sha256,
         "prior_sha256": run.record.prior_sha256,
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
-        "training_seed": run.settings.seed,
-        "certificate_seed": seed,
         "versions": versions(),
         **hashes,
     }
     certificate = replace(issued, provenance=provenance)
     path = run.certificate_path(certificate.kind)
-    save_json(path, {"format": 2, **certificate.as_dict()})
+    save_json(path, {"format": FORMAT, **certificate.as_dict()})
     return certificate

@@ -129,15 +129,13 @@ def _layers(found: list[Step]) -> list[Step]:
 
 
 def _marks(c: Certificate, contents: RunContents) -> list[Mark]:
-    marks = [Mark("ink", 100 * c.held_out, f"held-out bound: {percent_up(c.held_out)}")]
     others = {
+        "held-out bound": c.held_out,
         f"paper, {_column(contents)}": _paper_bound(c, contents),
         "test error": getattr(contents.errors, c.kind.value, None),
     }
-    for name, value in others.items():
-        if value is not None:
-            marks.append(Mark("ink", 100 * value, f"{name}: {percent(value)}"))
-    return marks
+    found = {name: value for name, value in others.items() if value is not None}
+    return [Mark("ink", 100 * value, f"{name}: {percent(value)}") for name, value in found.items()]
 
 
 def _paper_bound(c: Certificate, contents: RunContents) -> float | None:

@@ -1,0 +1,45 @@
+"""What a certificate assumes and no file can show: the issuer's word, visible as such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Assumptions"]
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """The assumptions of a certificate, beside independent examples.
+
+    Attributes:
+        data: name of the data, as run.json has it.
+        repeats: whether examples were declared to repeat naturally.
+        split_seed: seed that divided the examples into the prior's part and the bound set; None if
+            the prior is data-free.
+        prior_seed: seed of a data-free prior, which the ledger pays for; None for other priors.
+        body_sha256: hash of the parameters and buffers that predict but are not part of Q.
+        preprocessing: what was fitted before the network, and to which examples.
+    """
+
+    data: str | None = None
+    repeats: bool = False
+    split_seed: int | None = None
+    prior_seed: int | None = None
+    body_sha256: str | None = None
+    preprocessing: str | None = None
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what the reader has to believe, one sentence each."""
+        yield "The examples are independent, and new ones come from the same source."
+        yield "Their features were computed without looking at the bound set."
+        if self.repeats:
+            yield "Examples that repeat are natural in these data (declared by --repeats)."
+        if self.split_seed is not None:
+            yield f"No other split was tried than that of seed {self.split_seed}."
+        elif self.prior_seed is None:
+            yield "The prior was fixed before the bound set was seen."
+        if self.body_sha256 is not None:
+            yield f"The fixed body has not seen the bound set (SHA-256 {self.body_sha256})."
+        if self.preprocessing is not None:
+            yield f"Preprocessing: {self.preprocessing}."

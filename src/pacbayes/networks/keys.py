@@ -1,0 +1,36 @@
+"""The key of a certificate's draws: a hash of posterior and data, which leaves nothing to choose.
+
+A seed could be tried again until the draws are lucky. The hash is taken for a random oracle: its
+draws count as independent of everything that was chosen before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from torch import Tensor
+
+from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.network import Network
+
+__all__ = ["draws_key"]
+
+
+def draws_key(network: Network, x: Tensor, y: Tensor) -> bytes:
+    """Return SHA-256 of every Gaussian of Q in the order of names, and of the bound set.
+
+    Means and logarithms of scales count as float64, features as float32 and labels as int64 class
+    indices, all little-endian.
+    """
+    hasher = hashlib.sha256()
+    for _, g in sorted(gaussians(network).items()):
+        for tensor in (g.mean, g.log_scale):
+            hasher.update(_bytes(tensor, "<f8"))
+    hasher.update(_bytes(x, "<f4"))
+    hasher.update(_bytes(network.task.decode(y), "<i8"))
+    return hasher.digest()
+
+
+def _bytes(tensor: Tensor, kind: str) -> memoryview:
+    return np.ascontiguousarray(tensor.detach().cpu().numpy(), dtype=kind).data.cast("B")
