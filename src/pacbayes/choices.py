@@ -31,7 +31,7 @@ Estimator = Literal[
 Format = Literal["onnx", "torch"]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
-MonteCarlo = Literal["kl-chernoff", "empirical-bernstein", "stratified-bernstein"]
+MonteCarlo = Literal["kl-chernoff", "stratified-bernstein"]
 
 
 class Predictor(Enum):

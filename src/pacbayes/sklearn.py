@@ -26,9 +26,9 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn
 from pacbayes.choices import Activation, Engine, Predictor
-from pacbayes.data.checks import FittedError, NoSampleError
 from pacbayes.data.pipelines import fitted_before, is_searched, refuse_fitted_state
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
+from pacbayes.data.sample import FittedError, NoSampleError, check_split
 from pacbayes.data.tasks import task_of
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.keys import draws_key
@@ -172,6 +172,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.predictor_, self.votes_ = self.predictor, self.votes  # as certified
         try:
             self._check_origin()
+            if len(own):
+                check_split(x[own].numpy(), x[bound].numpy(), repeats=self.repeats)
             as_they_came = torch.tensor(X), labels
             self.certificate_: Certificate | None = self._certify(
                 x[bound], labels[bound], as_they_came

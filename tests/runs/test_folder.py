@@ -130,7 +130,7 @@ def test_the_certificate_draws_from_a_stream_of_its_own(tmp_path, source, monkey
     purposes, seeded = [], running.seeded
     monkeypatch.setattr(running, "seeded", lambda s, p: (purposes.append(p), seeded(s, p))[1])
     network, data = run.load_network(), run.load_data()
-    c = runs.certify_run(run, network, data, delta=0.05, bound="small-kl", samples=2, seed=None)
+    c = runs.certify_run(run, network, data, delta=0.05, bound="small-kl", samples=2)
     assert purposes == ["certificate"]
     assert c.provenance["posterior_sha256"] == file_sha256(run.folder / "posterior.safetensors")
 

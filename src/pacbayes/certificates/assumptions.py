@@ -33,6 +33,7 @@ class Assumptions:
         """Yield what the reader has to believe, one sentence each."""
         yield "The examples are independent, and new ones come from the same source."
         yield "Their features were computed without looking at the bound set."
+        yield "Theorem, inequality and number of draws were chosen in advance."
         if self.repeats:
             yield "Examples that repeat are natural in these data (declared by --repeats)."
         if self.split_seed is not None:

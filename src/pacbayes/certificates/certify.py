@@ -17,7 +17,8 @@ from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.choices import MonteCarlo
-from pacbayes.data.checks import check_bound_set, check_sample
+from pacbayes.data.checks import check_bound_set
+from pacbayes.data.sample import check_sample
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense
@@ -118,7 +119,8 @@ def checked_copy(
 ) -> Network:
     """Return the network in float64 and evaluation mode, after all checks."""
     check_bound_set(x, y, network.task)
-    check_sample(*(sample or (x, y)), repeats=repeats)
+    every, labels = (tensor.detach().cpu().numpy() for tensor in sample or (x, y))
+    check_sample(every, labels, repeats=repeats)
     network.seal_prior()
     exact = copy.deepcopy(network).double().eval()
     if any(module.training for module in exact.modules()):
@@ -221,8 +223,5 @@ def _upper(
         raise ValueError(
             f"{inequality} needs at least two draws of its own for every example; use kl-chernoff"
         )
-    if inequality == "empirical-bernstein":
-        variance = risk.variance + 4 * slack
-        return bounds.empirical_bernstein(mean, variance, risk.n * risk.samples, delta)
     pairs = risk.n * (risk.samples // 2)
     return bounds.stratified_bernstein(mean, min(0.5, risk.within + 4 * slack), pairs, draws, delta)

@@ -83,6 +83,8 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
         f"{took}.{of} Bound {percent_up(e.bound)} (a guide, not yet a certificate), "
         f"risk {percent(e.risk)}, KL {nats(e.kl)}, in epoch {e.epoch} of {best.settings.epochs}."
     )
+    for remark_on_data in best.record.data.remarks:
+        print(f"Note: {remark_on_data}.")
     print(f"Written to {best.folder}")
     print(f"Next: {command('certify', best.folder)}")
 
@@ -122,6 +124,9 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     console.print(f"{sentence(c)}\n")
     console.print(_steps(c))
     console.print(_comparison(c, errors, run))
+    console.print("\nAssumptions, which no file can show:")
+    for assumption in c.assumptions.sentences():
+        console.print(f"- {assumption}")
     console.print(f"Written to {run.certificate_path(c.kind)}")
 
 

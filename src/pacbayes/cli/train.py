@@ -81,6 +81,9 @@ def train(
     repeats: Annotated[
         bool | None, _data("--repeats", help="Declare that examples naturally repeat.")
     ] = None,
+    deduplicate: Annotated[
+        bool, _data("--deduplicate", help="Keep the first of training examples that are the same.")
+    ] = False,
     activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
     widths: Annotated[
         str | None,
@@ -163,7 +166,7 @@ def train(
     started = time.monotonic()
     from pacbayes.settings import Settings
 
-    sources = _sources(dataset, data_folder, test_data, label, fallback)
+    sources = _sources(dataset, data_folder, test_data, label, fallback, deduplicate=deduplicate)
     changes = given(
         {
             "estimator": estimator,
@@ -206,22 +209,26 @@ def train(
 
 
 def _sources(
-    dataset: str, folder: Path | None, test: Path | None, label: str | None, fallback: str | None
+    dataset: str,
+    folder: Path | None,
+    test: Path | None,
+    label: str | None,
+    fallback: str | None,
+    *,
+    deduplicate: bool,
 ) -> tuple[DataSource, DataSource | None]:
     """Return the source of the data and the fall-back, after checking their names."""
     from pacbayes.data import DataSource
 
-    own = DataSource(dataset, _text(folder), _text(test), label)
-    return _checked(own), None if fallback is None else _checked(DataSource(fallback))
+    own = DataSource(dataset, _text(folder), _text(test), label, deduplicate)
+    other = None if fallback is None else DataSource(fallback)
+    for source in filter(None, (own, other)):
+        source.check()
+    return own, other
 
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
-
-
-def _checked(source: DataSource) -> DataSource:
-    source.check()
-    return source
 
 
 def _scales(text: str | None) -> dict[str, Any]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from pacbayes.cli import completion
-from pacbayes.cli.options import AsJson
+from pacbayes.cli.options import AsJson, DataFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from pacbayes.verify import Finding
 
@@ -32,15 +36,21 @@ def verify(
         ),
     ],
     full: Annotated[
-        bool, typer.Option("--full", help="Also sample the risk again; a minute on MNIST.")
+        bool, typer.Option("--full", help="Also make the draws again; a minute on MNIST.")
     ] = False,
+    relearn: Annotated[
+        bool,
+        typer.Option("--relearn", help="Also learn the prior again from its part of the data."),
+    ] = False,
+    data: DataFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Check certificates using only the files beside them.
 
-    Computes the hashes, the δ ledger, n, the KL, the Monte-Carlo term and the bound again, in
-    interval arithmetic and without PyTorch. The training risk is taken as claimed unless --full
-    samples it again; the errors of a drawn network are always counted.
+    Computes the hashes, the δ ledger, n, a data-free prior, the KL, the Monte-Carlo term and the
+    bound again, in interval arithmetic and without PyTorch. The training risk is taken as claimed
+    unless --full makes the same draws again; the errors of a drawn network are always counted. A
+    learned prior is taken as learned from its part unless --relearn learns it again, with PyTorch.
     Exit code 1 means that a check failed.
 
     pacbayes verify runs/mine
@@ -49,14 +59,17 @@ def verify(
     """
     started = time.monotonic()
     from pacbayes.verify import certificates_in
-    from pacbayes.verify import verify as check
+    from pacbayes.verify import verify as verified
 
     paths = certificates_in(certificate)
+    check = partial(verified, full=full, data=data)
+    if relearn:
+        check = partial(check, prior=_learned_again(paths[0].parent, data))
     if as_json:
-        found = [list(check(path, full=full)) for path in paths]
+        found = [list(check(path)) for path in paths]
         _print_json(list(chain(*found)))
     else:
-        found = [_show_checks(path, full=full, named=len(paths) > 1) for path in paths]
+        found = [_show_checks(check(path), path.name if paths[1:] else None) for path in paths]
         _conclude(found, paths[0].parent, started)
     if not _hold(chain(*found)):
         raise typer.Exit(1)
@@ -66,31 +79,56 @@ def _print_json(found: list[Finding]) -> None:
     print(json.dumps({"holds": _hold(found), "findings": [asdict(f) for f in found]}))
 
 
-def _show_checks(path: Path, *, full: bool, named: bool) -> list[Finding]:
-    """Print each check of a certificate as soon as it is known, and return them all."""
-    from pacbayes.verify import verify as check
+def _learned_again(run: Path, data: Path | None) -> dict[str, NDArray[np.float32]]:
+    from pacbayes import runs
+    from pacbayes.cli import console
 
-    if named:
-        print(f"{path.name}:")
+    opened = runs.open_run(run)
+    with console.waiting("learning the prior again"):
+        prior = runs.learn_again(opened, opened.load_data(data))
+    own = {name: tensor.numpy() for name, tensor in opened.load_prior().items()}
+    same = all(np.array_equal(own[name], tensor) for name, tensor in prior.items())
+    console.remark(
+        "The prior learned again is the same, bit for bit."
+        if same
+        else "The prior learned again differs, as it may on another machine: "
+        f"the bounds are derived with it. {'; '.join(opened.changed_versions)}"
+    )
+    return prior
+
+
+def _show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]:
+    """Print each check of a certificate as soon as it is known, and return them all."""
+    if name is not None:
+        print(f"{name}:")
     found = []
-    for finding in check(path, full=full):
-        print(f"{'ok  ' if finding.holds else 'FAIL'}  {finding.name}: {finding.detail}")
-        found.append(finding)
+    for f in findings:
+        mark = "FAIL" if not f.holds else "    " if f.word else "ok  "
+        print(f"{mark}  {'Not checked' if f.word else f.name}: {f.detail}")
+        found.append(f)
     return found
 
 
 def _conclude(found: list[list[Finding]], run: Path, started: float) -> None:
     from pacbayes.cli import console
 
-    checks = f"{sum(map(len, found))} checks, {console.took(started)}."
-    one = len(found) == 1
+    count = sum(not finding.word for finding in chain(*found))
+    checks, one = f"{count} checks, {console.took(started)}.", len(found) == 1
     if _hold(chain(*found)):
-        print(f"The certificate{' holds' if one else 's hold'}{_reservation(found)}.", flush=True)
+        print(f"Verified: {_numbers(found)} error{_reservation(found)}.", flush=True)
         console.remark(f"{checks} Next: {console.command('predict', run, 'DATA')}")
     else:
         which = "The certificate does" if one else "At least one certificate does"
         print(f"{which} NOT hold.", flush=True)
         console.remark(checks)
+
+
+def _numbers(found: list[list[Finding]]) -> str:
+    """Return the verifier's own number for every certificate."""
+    from pacbayes.bounds import percent_up
+
+    own = [f.bound for findings in found for f in findings if f.bound is not None]
+    return ", ".join(f"at most {percent_up(number)}" for number in own)
 
 
 def _reservation(found: list[list[Finding]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +93,15 @@ class Dataset:
         x, y = (self.x_train, self.y_train) if part == "train" else (self.x_test, self.y_test)
         labels = task_of(len(self.classes)).encode(torch.from_numpy(y))
         return torch.from_numpy(x), labels
+
+    def deduplicated(self) -> Dataset:
+        """Return the data set with the first of training examples that are the same."""
+        examples = zip(self.x_train, self.y_train.tolist(), strict=True)
+        first: dict[tuple[bytes, int], int] = {}
+        for i, (row, label) in enumerate(examples):
+            first.setdefault((row.tobytes(), label), i)
+        kept = np.fromiter(first.values(), np.int64)
+        return replace(self, x_train=self.x_train[kept], y_train=self.y_train[kept])
 
     @property
     def train_sha256(self) -> str:

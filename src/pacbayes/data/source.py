@@ -24,6 +24,7 @@ def load(
     folder: Path | None = None,
     test: Path | None = None,
     label: str | None = None,
+    deduplicate: bool = False,
 ) -> Dataset:
     """Load a data set by name, or your own .npz or .csv file by path.
 
@@ -32,7 +33,13 @@ def load(
         folder: folder that may hold the IDX files of MNIST or Fashion-MNIST.
         test: file of test examples, if the training examples are a file.
         label: name or position of the label column of a CSV file.
+        deduplicate: keep only the first of training examples that are the same, label included.
     """
+    data = _loaded(name, folder, test, label)
+    return data.deduplicated() if deduplicate else data
+
+
+def _loaded(name: str, folder: Path | None, test: Path | None, label: str | None) -> Dataset:
     if name in DATASETS:
         return load_named(name, folder)
     if Path(name).suffix not in (".npz", ".csv"):
@@ -48,10 +55,12 @@ class DataSource:
     folder: str | None = None
     test: str | None = None
     label: str | None = None
+    deduplicate: bool = False
 
     def __str__(self) -> str:
         given = {"folder": self.folder, "test": self.test, "label": self.label}
-        return ", ".join([self.name, *(f"{k} {v}" for k, v in given.items() if v is not None)])
+        words = [self.name, *(f"{k} {v}" for k, v in given.items() if v is not None)]
+        return ", ".join([*words, *(["deduplicated"] if self.deduplicate else [])])
 
     def check(self) -> None:
         """Raise DataError if the name is unknown, or an argument would have no effect.
@@ -88,8 +97,8 @@ class DataSource:
         for option, given, has in (("data", file, self.is_file), ("test-data", test, self.test)):
             if given is not None and not has:
                 raise DataError(f"--{option} {given} has no effect: the run's data are {self}")
-        changes = {"name": file, "test": test}
-        return replace(self, **{k: str(path) for k, path in changes.items() if path is not None})
+        name, part = (None if path is None else str(path) for path in (file, test))
+        return replace(self, name=name or self.name, test=part or self.test)
 
     def _mapped(self, change: Callable[[str], str]) -> DataSource:
         name = change(self.name) if self.is_file else self.name
@@ -98,7 +107,13 @@ class DataSource:
 
     def load(self) -> Dataset:
         """Load the data."""
-        return load(self.name, folder=_path(self.folder), test=_path(self.test), label=self.label)
+        return load(
+            self.name,
+            folder=_path(self.folder),
+            test=_path(self.test),
+            label=self.label,
+            deduplicate=self.deduplicate,
+        )
 
 
 def _path(text: str | None) -> Path | None:

@@ -27,7 +27,7 @@ _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is
 
 def train_command(record: RunRecord, folder: Path) -> str:
     """Return the `pacbayes train` command of a run, with only the options that are not defaults."""
-    words = ["pacbayes", "train", *_data_options(record.data.source)]
+    words = ["pacbayes", "train", *_data_options(record.data.source.located(folder))]
     for name, value in _changed(record.settings, len(record.data.classes)).items():
         words += _option(name, value)
     words += _threads(record.versions)
@@ -41,7 +41,7 @@ def _data_options(source: DataSource) -> list[str]:
         "--test-data": source.test,
         "--label": source.label,
     }
-    return option_words(options)
+    return option_words(options) + (["--deduplicate"] if source.deduplicate else [])
 
 
 def option_words(options: Mapping[str, object]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from pacbayes.runs.folder import Run, open_run
 from pacbayes.runs.prediction import predict, test_errors
-from pacbayes.runs.preparation import prepare
+from pacbayes.runs.preparation import learn_again, prepare
 from pacbayes.runs.run import certify_run, engine_note, train_run
 from pacbayes.runs.several import best_run, planned_runs, train_all
 
@@ -11,6 +11,7 @@ __all__ = [
     "best_run",
     "certify_run",
     "engine_note",
+    "learn_again",
     "open_run",
     "planned_runs",
     "predict",

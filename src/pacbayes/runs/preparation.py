@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
 from pacbayes.data import Dataset, DataSource
-from pacbayes.data.checks import check_sample
+from pacbayes.data.sample import check_sample, check_split
 from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
@@ -23,7 +25,7 @@ from pacbayes.settings import Settings
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import Teacher, as_prior, split
 
-__all__ = ["prepare", "prior_steps", "withdraw"]
+__all__ = ["learn_again", "prepare", "prior_steps", "withdraw"]
 
 _LEARNING = "learning.safetensors"
 _CREATED = ("run.json", "prior.safetensors", "split.safetensors")
@@ -56,8 +58,9 @@ def prior_steps(
     """
     if not settings.prior_fraction or (folder / "run.json").exists():
         return
-    check_sample(*data.tensors("train"), repeats=settings.repeats)
     plan = _plan(folder, settings, source, data)
+    if not (folder / _LEARNING).exists():
+        _check(plan, settings, data)
     folder.mkdir(parents=True, exist_ok=True)
     teacher, owner = _teacher(folder, settings, data, plan), {"asked": plan.request(settings)}
 
@@ -75,20 +78,45 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         return _reopened(folder, settings, plan)
     if (folder / "sweep.json").exists():
         raise ValueError(f"{folder} is a store of `pacbayes reproduce`; choose another --out")
-    new = not folder.exists()
+    new, remarks = not folder.exists(), _check(plan, settings, data)
     if plan.own is None:
-        check_sample(*data.tensors("train"), repeats=settings.repeats)
         network = build_network(settings, plan.record.features, len(plan.record.classes))
     else:
         for _ in prior_steps(folder, settings, source, data):
             pass
         network = as_prior(_teacher(folder, settings, data, plan), settings)
     try:
-        return _created(folder, settings, plan, network)
+        record = plan.record.model_copy(update={"remarks": remarks})
+        return _created(folder, settings, replace(plan, record=record), network)
     except BaseException:
         with suppress(OSError):  # the error that counts is the first
             _remove(folder, empty_too=new and plan.own is None)
         raise
+
+
+def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
+    """Learn a run's prior again from its part of the data; return its tensors by name."""
+    settings = run.settings
+    if not settings.prior_fraction:
+        raise ValueError(
+            f"the prior of {run.folder} is data-free; verify draws it again in any case"
+        )
+    own = split(len(data.x_train), settings.prior_fraction, settings.seed)[0]
+    x, y = (tensor[own].contiguous() for tensor in data.tensors("train"))
+    teacher = Teacher(x, y, settings, len(data.classes))
+    for _ in teacher.steps():
+        pass
+    state = as_prior(teacher, settings).state_dict()
+    return {name: tensor.numpy() for name, tensor in state.items() if "prior_" in name}
+
+
+def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
+    """Refuse examples that are not an independent sample; return remarks on unusual ones."""
+    x, repeats = data.x_train, settings.repeats
+    remarks = check_sample(x, data.y_train, repeats=repeats)
+    if plan.own is not None and plan.bound is not None:
+        remarks += check_split(x[plan.own], x[plan.bound["bound"]], repeats=repeats)
+    return tuple(remarks)
 
 
 def _created(folder: Path, settings: Settings, plan: _Plan, network: Network) -> Run:
@@ -111,7 +139,7 @@ def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
     have, want = (_located(record, folder) for record in (run.record.data, plan.record))
     differing = [
         *_difference(run.settings, settings, idle),
-        *_difference(have, want, ("names",)),  # older runs have none
+        *_difference(have, want, ("names", "remarks")),  # older runs have none
     ]
     if differing:
         raise ValueError(

@@ -25,6 +25,7 @@ class DataRecord(BaseModel):
     features: int = Field(ge=1)
     classes: tuple[str, ...] = Field(min_length=2)
     names: tuple[str, ...] | None = None  # of the features, where they have any
+    remarks: tuple[str, ...] = ()  # on what is unusual in the examples, but allowed
 
 
 class RunRecord(BaseModel):

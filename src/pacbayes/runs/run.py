@@ -82,7 +82,7 @@ def certify_run(
 def _assumptions(run: Run) -> Assumptions:
     s = run.settings
     split_seed = s.seed if s.prior_fraction else None
-    return Assumptions(str(run.record.data.source), repeats=s.repeats, split_seed=split_seed)
+    return Assumptions(run.record.data.source.name, repeats=s.repeats, split_seed=split_seed)
 
 
 def _saved(run: Run, issued: Certificate, **hashes: str) -> Certificate:

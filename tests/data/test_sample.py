@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn import datasets, preprocessing
 
-from pacbayes.data.checks import FittedError, NoSampleError, check_sample
+from pacbayes.data.sample import FittedError, NoSampleError, check_sample
 
 LOADERS = [
     datasets.load_breast_cancer,
@@ -25,7 +24,7 @@ SCALERS = [
 
 
 def check(x, *, repeats=True):
-    check_sample(torch.tensor(np.asarray(x)), torch.zeros(len(x)), repeats=repeats)
+    return check_sample(np.asarray(x), np.zeros(len(x)), repeats=repeats)
 
 
 @pytest.mark.parametrize("scaler", SCALERS, ids=lambda s: type(s).__name__)

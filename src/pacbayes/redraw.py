@@ -1,0 +1,250 @@
+"""Make a certificate's random numbers again from seeds and keys, without PyTorch.
+
+Used by `verify` alone: the means of a data-free prior, a network that was drawn and kept, and the
+draws by which the risk was sampled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr
+
+__all__ = ["Measured", "is_data_free", "is_kept", "measure"]
+
+Array = NDArray[Any]
+Weights = dict[str, Array]
+Laws = tuple[Weights, Weights]  # prior, posterior
+Data = tuple[Array, Array]  # features, class indices
+Activation = Callable[[Array], Array]
+_DEVIATION = math.sqrt(0.05)  # of a data-free prior's means, cut at twice that
+_ROUNDING = 2e-7  # of float32 numbers of that size
+_CLOSE = 1e-9  # a sign unit this near to zero may round to the other side on another processor
+_EXAMPLES, _DRAWS = 20, 100  # of a block of draws, which has its own place under the key
+_REACH = 7  # of the integral over class scores, in standard deviations
+
+
+class _Torch:
+    """The float32 normal numbers of torch's CPU generator: MT19937 and Box–Muller."""
+
+    def __init__(self, seed: int) -> None:
+        self._words, self._left = np.random.RandomState(seed % 2**32), list[float]()
+
+    def normal(self, n: int) -> Array:
+        """Draw numbers of standard deviation √0.05, in blocks of 16 if there are enough."""
+        if n < 16:
+            return np.array([self._one() for _ in range(n)], np.float32)
+        values, rest = self._blocks(self._uniform(n)[: n - n % 16]), n % 16
+        if rest:  # the last 16 are drawn again
+            values = np.append(values, np.zeros(rest, np.float32))
+            values[-16:] = self._blocks(self._uniform(16))
+        return values
+
+    def _uniform(self, n: int) -> Array:
+        words = np.frombuffer(self._words.bytes(4 * n), "<u4") % 2**24
+        return np.asarray(words.astype(np.float32) * np.float32(2**-24))
+
+    def _blocks(self, uniform: Array) -> Array:
+        u, v = np.moveaxis(uniform.reshape(-1, 2, 8), 1, 0)
+        r, angle = np.sqrt(-2 * np.log(1 - u)), np.float32(math.tau) * v
+        pairs = np.stack([r * np.cos(angle), r * np.sin(angle)], 1)
+        return np.asarray(pairs.ravel() * np.float32(_DEVIATION))
+
+    def _one(self) -> float:
+        if self._left:
+            return self._left.pop()
+        words = np.frombuffer(self._words.bytes(16), "<u4").astype(np.uint64).reshape(2, 2)
+        u, v = (((words[:, 0] << np.uint64(32)) | words[:, 1]) % 2**53 * 2.0**-53).tolist()
+        r = _DEVIATION * math.sqrt(-2 * math.log1p(-v))
+        self._left.append(r * math.sin(math.tau * u))
+        return r * math.cos(math.tau * u)
+
+
+def is_data_free(seed: int, claimed: Sequence[Array]) -> bool:
+    """Return whether a prior's means, tensor by tensor, are what its seed draws.
+
+    They are normal numbers, drawn again where they lie beyond two standard deviations.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(0,))
+    torch = _Torch(int(sequence.generate_state(1, np.uint64)[0]))
+    for means in claimed:
+        drawn = torch.normal(means.size)
+        while (again := _beyond(drawn, means)).any():
+            drawn = np.where(again, torch.normal(means.size), drawn)
+        if not np.abs(drawn - means).max() <= _ROUNDING:
+            return False
+    return True
+
+
+def _beyond(drawn: Array, claimed: Array) -> Array:
+    """Return what has to be drawn again; within rounding of the cut, the claim tells."""
+    beyond = np.abs(drawn) - 2 * _DEVIATION
+    return np.where(np.abs(beyond) > _ROUNDING, beyond > 0, np.abs(drawn - claimed) > _ROUNDING)
+
+
+def _scales(prior: Weights, posterior: Weights) -> Weights:
+    """Return ln σ of every Gaussian by name, a single number where it was not trained."""
+    names = sorted(key.removesuffix(".mean") for key in posterior if key.endswith(".mean"))
+    each = ((k, posterior.get(f"{k}.log_scale", prior[f"{k}.prior_log_scale"])) for k in names)
+    return {name: scale.astype(float) for name, scale in each}
+
+
+def _key(laws: Laws, data: Data) -> int:
+    """Return the key of all draws: SHA-256 of means and ln σ, by name, and of the bound set."""
+    hasher = hashlib.sha256()
+    for name, scale in _scales(*laws).items():
+        for tensor in (laws[1][f"{name}.mean"], scale):
+            hasher.update(np.ascontiguousarray(tensor, dtype="<f8").data)
+    hasher.update(np.ascontiguousarray(data[0], dtype="<f4").data)
+    hasher.update(np.ascontiguousarray(data[1], dtype="<i8").data)
+    return int.from_bytes(hasher.digest(), "little")
+
+
+def _generator(key: int, *place: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(key, spawn_key=place))
+
+
+def is_kept(weights: Weights, number: int, laws: Laws, data: Data) -> bool:
+    """Return whether weights are μ + σz with the z that the key gives to the network's number."""
+    rng = _generator(_key(laws, data), number)
+    for name, scale in _scales(*laws).items():
+        mean = laws[1][f"{name}.mean"].astype(float)
+        wanted = mean + np.exp(scale) * rng.standard_normal(mean.shape)
+        if not np.allclose(weights[name], wanted, rtol=1e-9, atol=1e-12):
+            return False
+    return True
+
+
+class Layer(NamedTuple):
+    """Means and variances of a layer's weights, (outputs, inputs), and biases."""
+
+    weight: Array
+    bias: Array
+    weight_variance: Array
+    bias_variance: Array
+
+    def moments(self, a: Array) -> tuple[Array, Array]:
+        """Return mean and deviation of the pre-activations at a, (…, inputs)."""
+        rows, shape = a.reshape(-1, a.shape[-1]), (*a.shape[:-1], len(self.bias))
+        mean = rows @ self.weight.T + self.bias
+        variance = rows**2 @ self.weight_variance.T + self.bias_variance
+        return mean.reshape(shape), np.sqrt(variance).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Mean loss, variance of all draws, ½(X − X')² and X·X' over pairs of draws."""
+
+    mean: float
+    variance: float
+    within: float
+    tandem: float
+
+
+@np.errstate(all="ignore")  # an output that is not a number is an error
+def measure(
+    names: Sequence[str],
+    laws: Laws,
+    activation: Activation,
+    data: Data,
+    samples: int | None,
+    step: float,
+) -> Measured:
+    """Measure the risk with the draws of the key, or exactly if samples is None.
+
+    Args:
+        names: of weights and biases, from the first layer.
+        step: of the quadrature over more than two classes, in standard deviations.
+    """
+    scales, means = _scales(*laws), [laws[1][f"{name}.mean"].astype(float) for name in names]
+    pairs_of = zip(names, means, strict=True)
+    spread = [np.exp(2 * np.broadcast_to(scales[name], mean.shape)) for name, mean in pairs_of]
+    layers = [Layer(*means[i : i + 2], *spread[i : i + 2]) for i in range(0, len(names), 2)]
+    sums, count, pairs = np.zeros(4), 0, 0
+    for losses in _losses(layers, activation, data, _key(laws, data), samples, step):
+        half = len(losses) // 2 * 2
+        A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
+        sums += losses.sum(), (losses**2).sum(), ((A - B) ** 2).sum() / 2, (A * B).sum()
+        count, pairs = count + losses.size, pairs + A.size
+    total, squares, within, tandem = sums.tolist()
+    mean, pairs = total / count, max(1, pairs)
+    variance = max(0.0, squares - count * mean**2) / max(1, count - 1)
+    return Measured(min(1.0, mean), variance, within / pairs, tandem / pairs)
+
+
+def _losses(
+    layers: Sequence[Layer],
+    activation: Activation,
+    data: Data,
+    key: int,
+    samples: int | None,
+    step: float,
+) -> Iterator[Array]:
+    """Yield the losses of every block, (T, B)."""
+    for block, i in enumerate(range(0, len(data[0]), _EXAMPLES)):
+        x, y = data[0][i : i + _EXAMPLES].astype(float), data[1][i : i + _EXAMPLES]
+        if samples is None:
+            yield _summed(layers, x, y, step)
+            continue
+        for part, t in enumerate(range(0, samples, _DRAWS)):
+            rng, T = _generator(key, block, part), min(_DRAWS, samples - t)
+            yield _sampled(layers, activation, x, y, T, rng, step)
+
+
+def _sampled(
+    layers: Sequence[Layer],
+    activation: Activation,
+    x: Array,
+    y: Array,
+    T: int,
+    rng: np.random.Generator,
+    step: float,
+) -> Array:
+    """Return the losses of T networks for each example; a doubtful sign counts as no error."""
+    a, doubtful = x, np.zeros((), bool)
+    low, high = activation(np.array([-_CLOSE, _CLOSE]))
+    jumps = high - low > 1  # a sign
+    for layer in layers[:-1]:
+        mean, scale = layer.moments(a)
+        z = mean + scale * rng.standard_normal((T, *mean.shape[-2:]))
+        a = activation(z)
+        if jumps:
+            doubtful = doubtful | (np.abs(z) < _CLOSE).any(-1)
+    losses = _last(layers[-1], np.broadcast_to(a, (T, *a.shape[-2:])), y, step)
+    return np.where(doubtful, 0.0, np.clip(losses, 0, 1))
+
+
+def _summed(layers: Sequence[Layer], x: Array, y: Array, step: float) -> Array:
+    """Return the loss of each example, (1, B), summed over all values of sign units."""
+    a, weight = x, np.eye(len(x))
+    for layer in layers[:-1]:
+        states = np.array(list(product((-1.0, 1.0), repeat=len(layer.bias))))
+        mean, scale = layer.moments(a)
+        up = ndtr(mean / scale)[:, None]
+        weight, a = weight @ np.where(states > 0, up, 1 - up).prod(-1), states
+    labels = range(max(2, len(layers[-1].bias)))
+    each = [_last(layers[-1], a, np.full(len(a), label), step) for label in labels]
+    return np.asarray(np.take_along_axis(weight @ np.stack(each, 1), y[:, None], 1).T)
+
+
+def _last(layer: Layer, a: Array, y: Array, step: float) -> Array:
+    """Return P(the label does not win) at activations a, integrated over the last layer."""
+    mean, scale = layer.moments(a)
+    if mean.shape[-1] == 1:
+        return np.asarray(ndtr((1 - 2 * y) * (mean / scale)[..., 0]))
+    h = step * scale.min(-1, keepdims=True)
+    half = math.ceil(_REACH * (scale.max(-1, keepdims=True) / h).max())
+    z = mean.max(-1, keepdims=True) + h * np.arange(-half, half + 1)  # (…, points)
+    v = (z[..., None] - mean[..., None, :]) / scale[..., None, :]  # (…, points, classes)
+    label = np.broadcast_to(y[:, None], (*mean.shape[:-1], 1))
+    own = np.take_along_axis(v, label[..., None], -1)[..., 0]  # (…, points)
+    logs = log_ndtr(v).sum(-1) - log_ndtr(own) - own**2 / 2
+    density = np.exp(logs) / np.take_along_axis(scale, label, -1)
+    return np.asarray(1 - (h * density).sum(-1) / math.sqrt(math.tau))
