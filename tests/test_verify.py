@@ -542,7 +542,9 @@ def test_a_folder_has_the_certificates_in_it(tmp_path):
 def test_findings_say_whether_they_measured_the_risk(folder):
     path = folder / "certificate.json"
     assert not any(f.measures_risk for f in verify(path))
-    assert [f.name for f in verify(path, full=True) if f.measures_risk] == ["risk of the same draws"]
+    assert [f.name for f in verify(path, full=True) if f.measures_risk] == [
+        "risk of the same draws"
+    ]
 
 
 def test_a_failed_check_names_both_values(folder):

@@ -21,10 +21,12 @@ from pacbayes import (
     GaussianLinear,
     Network,
     PACBayesClassifier,
+    Settings,
     certify,
     dense_network,
     empirical_risk,
     kl,
+    train,
 )
 from pacbayes.certificates.explanation import sentence
 from pacbayes.networks import activations, heads
@@ -234,3 +236,54 @@ def test_11_a_probability_is_never_printed_as_one():
         certificate = certify(network, *data, delta=delta, samples=2)
         assert f"probability {shown}," in str(certificate)
         assert f"probability {shown} over" in sentence(certificate)
+
+
+def test_2_a_transformer_of_ones_own_stands_among_the_assumptions():
+    x, y = noise(200, 3)
+    step = FunctionTransformer(np.tanh)
+    certificate = PACBayesClassifier(preprocessing=step, **QUICK).fit(x, y).certificate_
+    said = " ".join(certificate.assumptions.sentences())
+    assert "FunctionTransformer, fitted to the prior's part alone" in said
+    assert "Their features were computed without looking at the bound set." in said
+
+
+def test_4_near_copies_across_the_split_leave_no_certificate():
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(30, 10)), 20, axis=0)
+    y = np.repeat(rng.integers(0, 2, 30), 20)
+    x = x + 0.01 * rng.normal(size=x.shape)
+    with pytest.warns(CertificateWarning, match="are near copies of the prior's examples"):
+        model = PACBayesClassifier(**QUICK).fit(x, y)
+    assert model.certificate_ is None
+    declared = PACBayesClassifier(repeats=True, **QUICK).fit(x, y).certificate_
+    assert "Examples that repeat are natural" in " ".join(declared.assumptions.sentences())
+
+
+def test_9_a_data_free_prior_of_a_classifier_has_no_seed_to_choose():
+    x, y = noise(100, 3)
+    given = QUICK | {"prior_fraction": 0}
+    one, two = (PACBayesClassifier(**given | {"random_state": s}).fit(x, y) for s in (1, 2))
+    for name, prior in one.network_.named_buffers():
+        assert torch.equal(prior, two.network_.get_buffer(name))
+    assert one.certificate_.assumptions.prior_seed == 0
+
+
+def test_10_a_frozen_body_is_named_with_its_hash():
+    body = nn.Sequential(nn.Linear(4, 6), nn.ReLU()).requires_grad_(False)
+    network = Network(Deterministic(body), GaussianLinear(6, 1))
+    certificate = certify(network, *toy(), samples=2)
+    said = " ".join(certificate.assumptions.sentences())
+    assert f"has not seen the bound set (SHA-256 {certificate.assumptions.body_sha256})" in said
+    with torch.no_grad():
+        body[0].weight.add_(1.0)
+    other = certify(Network(Deterministic(body), GaussianLinear(6, 1)), *toy(), samples=2)
+    assert other.assumptions.body_sha256 != certificate.assumptions.body_sha256
+    assert certify(dense_network(4, (3,)), *toy(), samples=2).assumptions.body_sha256 is None
+
+
+def test_12_a_prior_scale_that_does_nothing_is_refused():
+    network = dense_network(4, (3,))
+    with pytest.raises(ValueError, match=r"prior_scale=0\.1 in the settings has no effect"):
+        train(network, *toy(), Settings(prior_scale=0.1, epochs=1))
+    train(network, *toy(), Settings(epochs=1))
+    train(dense_network(4, (3,), scale=0.1), *toy(), Settings(prior_scale=0.1, epochs=1))

@@ -94,12 +94,36 @@ def test_a_recorded_source_loads_even_if_it_would_be_refused_today():
     assert DataSource("ten-digits", folder="f").load().name == "ten-digits"
 
 
-def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
+def test_paths_are_recorded_as_seen_from_the_run_and_found_from_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source = DataSource("a.csv", test="b.csv", label="y").absolute()
-    assert source == DataSource(str(tmp_path / "a.csv"), None, str(tmp_path / "b.csv"), "y")
-    source = DataSource("mnist", folder="f").absolute()
-    assert source == DataSource("mnist", str(tmp_path / "f"))
+    source = DataSource("a.csv", test="b.csv", label="y")
+    seen = source.seen_from(Path("runs/one"))
+    assert seen == DataSource("../../a.csv", None, "../../b.csv", "y")
+    moved = tmp_path / "elsewhere" / "one"  # with the data two folders above it
+    assert seen.located(moved).name == str(tmp_path / "a.csv")
+    named = DataSource("mnist", folder="f")
+    assert named.seen_from(Path("run")) == DataSource("mnist", "../f")
+    absolute = DataSource(str(tmp_path / "a.csv"))  # as earlier versions recorded it
+    assert absolute.located(Path("anywhere")) == absolute
+
+
+def test_files_that_moved_are_named_and_other_data_have_none(tmp_path):
+    own = DataSource("a.csv", test="b.csv")
+    assert own.moved(Path("c.csv"), None) == DataSource("c.csv", test="b.csv")
+    assert own.moved(None, Path("d.csv")) == DataSource("a.csv", test="d.csv")
+    for source, file, test in (("digits", "c.csv", None), ("a.csv", None, "d.csv")):
+        with pytest.raises(DataError, match=r"\.csv has no effect"):
+            DataSource(source).moved(file and Path(file), test and Path(test))
+
+
+def test_repeated_training_examples_can_be_removed(tmp_path):
+    x = np.arange(20, dtype=np.float32).reshape(10, 2)
+    y = np.arange(10) % 2
+    np.savez(tmp_path / "a.npz", x=x[[*range(10), 3, 3, 4]], y=[*y, 1, 0, 0])
+    once = load(str(tmp_path / "a.npz"), deduplicate=True)
+    assert np.array_equal(once.x_train, x[[*range(10), 3]])  # the second 3 has another label
+    assert once.y_train.tolist() == [*y, 0]
+    assert len(load(str(tmp_path / "a.npz")).x_train) == 13
 
 
 def test_the_fall_back_is_used_only_if_the_source_cannot_be_obtained(csv, tmp_path):

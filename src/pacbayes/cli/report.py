@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pacbayes.cli.options import Threads, check_folder_of, set_threads
+from pacbayes.cli.options import DataFile, TestFile, Threads, check_folder_of, set_threads
 
 __all__ = ["report"]
 
@@ -19,6 +19,8 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write.  [default: report.html in DIR]")
     ] = None,
+    data: DataFile = None,
+    test_data: TestFile = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
 ) -> None:
@@ -40,7 +42,7 @@ def report(
     from pacbayes.report import report as write
 
     with console.waiting("verifying the certificates and predicting the test set"):
-        write(folder, page)
+        write(folder, page, data=data, test_data=test_data)
     print(f"{page}\nNext: open it in a browser, or send it; it is self-contained.")
     if show:
         import webbrowser

@@ -15,7 +15,15 @@ from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
-__all__ = ["DrawnNetwork", "Weights", "count_errors", "draw_network", "draw_weights", "scores"]
+__all__ = [
+    "DrawnNetwork",
+    "Weights",
+    "count_errors",
+    "draw_network",
+    "draw_weights",
+    "log_ratios",
+    "scores",
+]
 
 Weights = dict[str, Tensor]
 _CLOSE = 1e-9  # scores no further apart than this are a tie, which is an error
@@ -74,16 +82,23 @@ def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwo
 
     It uses numpy's generator, so that a verifier without torch can draw the same.
     """
-    weights, ratios = {}, {}
+    weights = {}
     for name, g in sorted(gaussians(network).items()):
-        mean, s, s0 = g.mean.double(), g.log_scale.double(), g.prior_log_scale.double()
-        noise = torch.from_numpy(generator.standard_normal(tuple(mean.shape)))
-        w = mean + s.exp() * noise
+        noise = torch.from_numpy(generator.standard_normal(tuple(g.mean.shape)))
+        weights[name] = g.mean.double() + g.log_scale.double().exp() * noise
+    return DrawnNetwork(weights, log_ratios(network, weights))
+
+
+@torch.no_grad()
+def log_ratios(network: Network, weights: Weights) -> dict[str, float]:
+    """Return ln(dQ/dP) of every Gaussian at drawn weights, in float64."""
+    ratios = {}
+    for name, g in sorted(gaussians(network).items()):
+        w, s, s0 = weights[name], g.log_scale.double(), g.prior_log_scale.double()
         far = (w - g.prior_mean.double()) * (-s0).exp()
-        near = (w - mean) * (-s).exp()
-        weights[name] = w
+        near = (w - g.mean.double()) * (-s).exp()
         ratios[name] = (0.5 * (far.square() - near.square()) + s0 - s).sum().item()
-    return DrawnNetwork(weights, ratios)
+    return ratios
 
 
 @torch.no_grad()

@@ -28,10 +28,16 @@ _SECTIONS = (
 )
 
 
-def report(folder: Path, out: Path) -> None:
-    """Write the page of a run folder, or of a store made by `pacbayes reproduce`."""
+def report(
+    folder: Path, out: Path, *, data: Path | None = None, test_data: Path | None = None
+) -> None:
+    """Write the page of a run folder, or of a store made by `pacbayes reproduce`.
+
+    Args:
+        data, test_data: where the run's own data are now, if they have moved.
+    """
     if (folder / "run.json").is_file():
-        page = run_page(collect(open_run(folder)))
+        page = run_page(collect(open_run(folder), data, test_data))
     elif any(folder.glob("runs/*/configuration.json")):
         page = sweep_page(Store(folder), folder)
     else:

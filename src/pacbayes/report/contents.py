@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
-from pacbayes.files import load_record
+from pacbayes.networks.gaussian import kl_by_part
+from pacbayes.networks.network import Network
+from pacbayes.networks.weights import log_ratios
 from pacbayes.report.commands import certify_command, train_command
 from pacbayes.report.layers import LayerMovement, layer_movements
 from pacbayes.report.reading import read_certificate, read_history
@@ -50,26 +52,37 @@ class RunContents:
     command: str
 
 
-def collect(run: Run) -> RunContents:
-    """Collect the contents of the page about a trained run, without writing anything."""
-    network, data = run.load_network(), run.load_data()
-    test = run.folder / "test.json"
+def collect(run: Run, file: Path | None = None, test: Path | None = None) -> RunContents:
+    """Collect the contents of the page about a trained run, without writing anything.
+
+    Whatever can be derived is derived, not read: a file may have been changed.
+
+    Args:
+        file, test: where the run's own data are now, if they have moved.
+    """
+    network, data = run.load_network(), run.load_data(file, test)
+    votes = analyse_votes(run, network, data)
+    there = [p for p in Predictor if run.certificate_path(p).exists()]
     return RunContents(
         folder=run.folder,
         record=run.record,
-        issued=tuple(_issued(run, p) for p in Predictor if run.certificate_path(p).exists()),
-        errors=load_record(TestErrors, test) if test.exists() else None,
+        issued=tuple(_issued(run, network, p, file) for p in there),
+        errors=votes.errors,
         history=read_history(run.folder / "history.json"),
         best=run.best,
         movements=layer_movements(network),
-        votes=analyse_votes(run, network, data),
+        votes=votes,
         command=train_command(run.record, run.folder),
     )
 
 
-def _issued(run: Run, predictor: Predictor) -> IssuedCertificate:
+def _issued(
+    run: Run, network: Network, predictor: Predictor, file: Path | None
+) -> IssuedCertificate:
     path = run.certificate_path(predictor)
-    findings = tuple(verify(path))  # raises an error if the file is malformed
-    certificate = read_certificate(path)
+    findings = tuple(verify(path, data=file))  # raises an error if the file is malformed
+    drawn = predictor is Predictor.DRAWN
+    parts = log_ratios(network, run.load_drawn()) if drawn else kl_by_part(network)
+    certificate = replace(read_certificate(path), kl_by_part=parts)
     command = certify_command(certificate, run.record, run.folder)
     return IssuedCertificate(path.name, certificate, findings, command)

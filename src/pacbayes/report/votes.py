@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pacbayes.data import Dataset
 from pacbayes.networks.network import Network
 from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import VOTES, draw_labels
+from pacbayes.runs.prediction import VOTES, TestErrors, count_test_errors, draw_labels
 
 __all__ = ["Coverage", "DoubtfulExample", "Votes", "analyse_votes", "confusion", "coverage"]
 
@@ -53,6 +53,7 @@ class Votes:
         confusion: number of examples for each label (rows) and vote (columns).
         brightest: the largest feature in the part, shown as white if features are pixels.
         side: side length of the square image that the features form; None if they form none.
+        errors: errors of every predictor on the test set, if there is one.
     """
 
     part: Literal["test", "training"]
@@ -64,13 +65,15 @@ class Votes:
     curve: tuple[Coverage, ...]
     brightest: float
     side: int | None
+    errors: TestErrors | None = None
 
 
 def analyse_votes(run: Run, network: Network, data: Dataset) -> Votes:
     """Vote on the test set, with the same draws that the test error is measured with."""
     part: Literal["test", "training"] = "test" if len(data.x_test) else "training"
     x, y = data.tensors("test") if part == "test" else run.bound_set(data)
-    output, task = draw_labels(run, network, x)[1], network.task
+    drawn, output = draw_labels(run, network, x)
+    task = network.task
     wrong = task.wrong(output, y).double().numpy()
     shares, labels = task.shares(output.double()).numpy(), task.decode(y).numpy()
     features = x.double().numpy()
@@ -85,6 +88,7 @@ def analyse_votes(run: Run, network: Network, data: Dataset) -> Votes:
         curve=coverage(margins, wrong),
         brightest=float(features.max()),
         side=_side(features),
+        errors=count_test_errors(run, network, x, y, drawn, output) if part == "test" else None,
     )
 
 

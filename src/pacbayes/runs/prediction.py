@@ -29,7 +29,15 @@ from pacbayes.networks.weights import scores
 from pacbayes.randomness import seeded
 from pacbayes.runs.folder import Run
 
-__all__ = ["VOTES", "Prediction", "TestErrors", "draw_labels", "predict", "test_errors"]
+__all__ = [
+    "VOTES",
+    "Prediction",
+    "TestErrors",
+    "count_test_errors",
+    "draw_labels",
+    "predict",
+    "test_errors",
+]
 
 VOTES = 100
 
@@ -64,16 +72,22 @@ def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
     if len(data.x_test) == 0:
         return None
     x, y = data.tensors("test")
-    drawn, share = draw_labels(run, network, x)
-    errors = TestErrors(
+    errors = count_test_errors(run, network, x, y, *draw_labels(run, network, x))
+    save_json(run.folder / "test.json", asdict(errors))
+    return errors
+
+
+def count_test_errors(
+    run: Run, network: Network, x: Tensor, y: Tensor, drawn: Tensor, share: Tensor
+) -> TestErrors:
+    """Return the errors of the labels that `draw_labels` gives to test examples."""
+    return TestErrors(
         randomised=_mean(drawn != y),
         vote=_mean(network.task.wrong(share, y)),
         votes=VOTES,
         n=len(x),
         drawn=_error_of_kept(run, network, x, y),
     )
-    save_json(run.folder / "test.json", asdict(errors))
-    return errors
 
 
 def _error_of_kept(run: Run, network: Network, x: Tensor, y: Tensor) -> float | None:

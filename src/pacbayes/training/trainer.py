@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from pacbayes.bounds import catoni
 from pacbayes.data.checks import check_examples
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks.draws import Draw, estimate
-from pacbayes.networks.gaussian import kl
+from pacbayes.networks.gaussian import gaussians, kl
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import empirical_risk
 from pacbayes.networks.weights import draw_weights
@@ -22,6 +23,19 @@ from pacbayes.training.objectives import OBJECTIVES, backward_with_kl
 __all__ = ["Trainer", "train", "why_torch"]
 
 
+def _refuse_other_scales(network: Network, settings: Settings) -> None:
+    """Refuse a prior scale in the settings that the network does not have."""
+    if "prior_scale" not in settings.model_fields_set:
+        return
+    wanted = torch.tensor(math.log(settings.prior_scale))
+    for name, g in gaussians(network).items():
+        if not torch.isclose(g.prior_log_scale.float(), wanted, rtol=1e-5, atol=1e-6):
+            raise ValueError(
+                f"prior_scale={settings.prior_scale:g} in the settings has no effect: the prior of "
+                f"{name} has scale {g.prior_log_scale.exp().item():g}; build the network with it"
+            )
+
+
 class Trainer(Loop):
     """A run of a network on one of the objectives, in the native engine where it can be."""
 
@@ -29,6 +43,7 @@ class Trainer(Loop):
         check_examples(x, y, network.task)
         network.seal_prior()
         kl(network)  # refuses what Q does not cover
+        _refuse_other_scales(network, settings)
         super().__init__(network, len(x), settings)
         self.network, self.x, self.y = network, x, y
         self.shown = x  # what steps see, perhaps augmented; evaluations see x

@@ -12,6 +12,7 @@ from pacbayes.report.charts import Mark, Part, stacked
 from pacbayes.report.contents import IssuedCertificate, RunContents
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, command_block, details, figure, swatch
+from pacbayes.verify import Finding
 
 __all__ = ["certificates_section", "pieces"]
 
@@ -69,6 +70,7 @@ def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
         _chart(c, contents),
         _parts_table(c),
         _comparison(c, contents),
+        _assumptions(c),
         _checks(issued),
     )
 
@@ -81,9 +83,17 @@ def _verdict(issued: IssuedCertificate) -> Html:
     if failed := [f.name for f in issued.findings if not f.holds]:
         text = f"✗ pacbayes verify: this certificate does NOT hold. Failed: {', '.join(failed)}."
         return element("p", text, class_="verdict fails")
-    count = len(issued.findings)
-    text = f"✓ pacbayes verify: all {count} checks passed; the training risk was not recomputed."
-    return element("p", text, class_="verdict holds")
+    count = sum(not finding.word for finding in issued.findings)
+    text = f"✓ pacbayes verify: all {count} checks passed"
+    measured = any(finding.measures_risk for finding in issued.findings)
+    note = "" if measured else "; the training risk was not recomputed"
+    return element("p", f"{text}{note}.", class_="verdict holds")
+
+
+def _assumptions(c: Certificate) -> Html:
+    """List what no file can show."""
+    items = [element("li", sentence) for sentence in c.assumptions.sentences()]
+    return join(element("h4", "Assumptions, which no file can show"), element("ul", *items))
 
 
 def shades(found: list[Step]) -> list[float]:
@@ -129,13 +139,14 @@ def _layers(found: list[Step]) -> list[Step]:
 
 
 def _marks(c: Certificate, contents: RunContents) -> list[Mark]:
+    held_out = c.held_out
+    marks = [] if held_out is None else [("held-out bound", held_out, percent_up(held_out))]
     others = {
-        "held-out bound": c.held_out,
         f"paper, {_column(contents)}": _paper_bound(c, contents),
         "test error": getattr(contents.errors, c.kind.value, None),
     }
-    found = {name: value for name, value in others.items() if value is not None}
-    return [Mark("ink", 100 * value, f"{name}: {percent(value)}") for name, value in found.items()]
+    marks += [(name, value, percent(value)) for name, value in others.items() if value is not None]
+    return [Mark("ink", 100 * value, f"{name}: {text}") for name, value, text in marks]
 
 
 def _paper_bound(c: Certificate, contents: RunContents) -> float | None:
@@ -192,7 +203,13 @@ def _comparison(c: Certificate, contents: RunContents) -> Html:
     return element("details", element("summary", caption), inner, open="" if compared else None)
 
 
+def _result(finding: Finding) -> str:
+    if finding.word:
+        return "not checked"
+    return "passed" if finding.holds else "FAILED"
+
+
 def _checks(issued: IssuedCertificate) -> Html:
-    rows = [[f.name, "passed" if f.holds else "FAILED", f.detail] for f in issued.findings]
+    rows = [[f.name, _result(f), f.detail] for f in issued.findings]
     caption = f"Checks of {issued.file} by pacbayes verify"
     return details(caption, ["check", "result", "detail"], rows, class_="plain")
