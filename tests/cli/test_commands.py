@@ -26,6 +26,13 @@ def test_bound_keeps_its_contract(run_cli):
     assert "(vacuous)" in run_cli("bound", "mcallester", "--risk", 1, "--kl", 9, "--n", 9)[1]
 
 
+def test_bound_says_when_it_takes_q_for_the_prior(run_cli):
+    arguments = ("bound", "catoni-fixed", "--risk", 0.05, "--n", 300, "--C", 3)
+    assert run_cli(*arguments)[1] == "catoni-fixed: 15.5591 % for Q = P\n"
+    assert run_cli(*arguments, "--kl", 0)[1] == "catoni-fixed: 15.5591 %\n"
+    assert json.loads(run_cli(*arguments, "--json")[1])["kl"] == 0
+
+
 def test_train_certify_predict_plot_from_a_csv(run_cli, csv, tmp_path):
     folder = tmp_path / "run"
     code, out, err = run_cli("train", "--dataset", csv, "--test-data", csv, "--out", folder, *SMALL)
@@ -257,6 +264,8 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
             "at most 10**15",
         ),
         (("bound", "catoni", "--risk", "0", "--kl", "1", "--n", "0"), "n must be at least 1"),
+        (("bound", "catoni-fixed", "--risk", "0", "--n", "9"), "needs --C or --guess"),
+        (("bound", "catoni-fixed", "--risk", "0", "--n", "9", "--C", "0"), "C must be positive"),
         (("certify", "{tmp}", "--seed", "-1"), "--seed"),
         (("certify", "{tmp}"), "is not a run folder"),
         (("certify", "{tmp}", "-T", "0"), "--samples must be between 1 and 100000, got 0"),
