@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CERTIFICATE = "tests/certificates/test_certificate.py tests/networks/test_risk.py"
 FIXED_C = "tests/bounds/test_fixed_c.py"
+PLAN = "tests/bounds/test_planning.py"
 VERIFY = "tests/test_verify.py"
 QUADRATURE = "tests/networks/test_quadrature.py"
 ATTACKS = "tests/attacks"
@@ -73,6 +74,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/fixed_c.py", "min(max(guess, edge), 1 - edge)", "guess", FIXED_C),
     ("bounds/fixed_c.py", "(r * (1 - p))", "r", FIXED_C),
     ("bounds/fixed_c.py", "0 < value < math.inf", "0 <= value < math.inf", FIXED_C),
+    ("bounds/planning.py", "n - round((1 - self.fraction) * n)", "round(self.fraction * n)", PLAN),
+    ("bounds/planning.py", "m * self.error - 1e-9", "m * self.error", PLAN),
+    ("bounds/planning.py", "max(self.typical_errors(m), int(", "max(0, int(", PLAN),
+    ("bounds/planning.py", "half = delta / 2", "half = delta", PLAN),
+    ("bounds/planning.py", "(k - 0.5) / m", "k / m", PLAN),
+    ("bounds/planning.py", "least == m:", "least <= m + 1:", PLAN),
+    ("bounds/planning.py", "high - low > 1", "high - low > 2", PLAN),
+    ("bounds/planning.py", "floor(m / case.fraction) - 2", "floor(m / case.fraction) + 2", PLAN),
+    ("bounds/planning.py", "min(self.splits, key", "max(self.splits, key", PLAN),
     (
         "bounds/monte_carlo.py",
         "-math.log(delta) / draws))",
