@@ -60,7 +60,7 @@ def plan(
 
     pacbayes plan --n 5000 --error 0.03
 
-    pacbayes plan --n 5000 --error 0.035,0.03 --split 0.2,0.5 --data-free-kl 800
+    pacbayes plan --n 5000 --error 0.03,0.035 --split 0.2,0.5 --data-free-kl 800
 
     pacbayes plan --bound 0.05 --error 0.03
     """
@@ -75,7 +75,8 @@ def plan(
     if plot is not None:
         _draw(assumed, rows, plot)
     if as_json:
-        print(json.dumps({"kl": kl, "delta": delta, "plans": [asdict(row) for row in rows]}))
+        plans = {"plans": [asdict(row) for row in rows]}
+        print(json.dumps({"kl": kl, "data_free_kl": data_free_kl, "delta": delta, **plans}))
     else:
         _show(assumed, rows)
 
