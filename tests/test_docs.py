@@ -36,7 +36,7 @@ def test_every_snippet_runs_and_prints_what_the_page_says(page, tmp_path, monkey
 def test_the_page_on_plans_shows_what_the_command_prints(run_cli):
     page = (DOCS / "plan.md").read_text()
     shown = re.findall(
-        r"^```\npacbayes (.*)\n```\n\n```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE
+        r"^```\npacbayes ([^\n]*)\n```\n\n```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE
     )
     assert len(shown) == 2
     for line, table in shown:
