@@ -15,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CERTIFICATE = "tests/certificates/test_certificate.py tests/networks/test_risk.py"
+FIXED_C = "tests/bounds/test_fixed_c.py"
+PLAN = "tests/bounds/test_planning.py"
 VERIFY = "tests/test_verify.py"
 QUADRATURE = "tests/networks/test_quadrature.py"
 ATTACKS = "tests/attacks"
@@ -59,6 +61,28 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/votes.py", "4 * kl_inverse", "2 * kl_inverse", "tests/bounds"),
     ("bounds/votes.py", "math.log(4 * math", "math.log(2 * math", "tests/bounds"),
     ("bounds/votes.py", "* networks / delta", "/ delta", "tests/bounds"),
+    ("bounds/fixed_c.py", "kl - math.log(delta), n", "kl, n", FIXED_C),
+    ("bounds/fixed_c.py", "math.log(networks) - math.log(delta)", "-math.log(delta)", FIXED_C),
+    ("bounds/fixed_c.py", "max(0.0, total + 1e-12)", "total", FIXED_C),
+    ("bounds/fixed_c.py", "total + math.log(len(values))", "total", FIXED_C),
+    ("bounds/fixed_c.py", "upward(math.expm1(-(C", "(math.expm1(-(C", FIXED_C),
+    ("bounds/fixed_c.py", "/ math.expm1(-C)))", "/ -C))", FIXED_C),
+    ("bounds/fixed_c.py", "return high\n\n\ndef _closed", "return low\n\n\ndef _closed", FIXED_C),
+    ("bounds/fixed_c.py", "- price - error", "- price + error", FIXED_C),
+    ("bounds/fixed_c.py", "n * (-math.log1p(x)", "2 * n * (-math.log1p(x)", FIXED_C),
+    ("bounds/fixed_c.py", ">= 1 + 4 * epsilon", ">= 0.5 + 4 * epsilon", FIXED_C),
+    ("bounds/fixed_c.py", "min(max(guess, edge), 1 - edge)", "guess", FIXED_C),
+    ("bounds/fixed_c.py", "(r * (1 - p))", "r", FIXED_C),
+    ("bounds/fixed_c.py", "0 < value < math.inf", "0 <= value < math.inf", FIXED_C),
+    ("bounds/planning.py", "n - round((1 - self.fraction) * n)", "round(self.fraction * n)", PLAN),
+    ("bounds/planning.py", "m * self.error - 1e-9", "m * self.error", PLAN),
+    ("bounds/planning.py", "max(self.typical_errors(m), int(", "max(0, int(", PLAN),
+    ("bounds/planning.py", "half = delta / 2", "half = delta", PLAN),
+    ("bounds/planning.py", "(k - 0.5) / m", "k / m", PLAN),
+    ("bounds/planning.py", "least == m:", "least <= m + 1:", PLAN),
+    ("bounds/planning.py", "high - low > 1", "high - low > 2", PLAN),
+    ("bounds/planning.py", "floor(m / case.fraction) - 2", "floor(m / case.fraction) + 2", PLAN),
+    ("bounds/planning.py", "min(self.splits, key", "max(self.splits, key", PLAN),
     (
         "bounds/monte_carlo.py",
         "-math.log(delta) / draws))",

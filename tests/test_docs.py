@@ -33,6 +33,17 @@ def test_every_snippet_runs_and_prints_what_the_page_says(page, tmp_path, monkey
         assert capsys.readouterr().out == shown
 
 
+def test_the_page_on_plans_shows_what_the_command_prints(run_cli):
+    page = (DOCS / "plan.md").read_text()
+    shown = re.findall(
+        r"^```\npacbayes ([^\n]*)\n```\n\n```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE
+    )
+    assert len(shown) == 2
+    for line, table in shown:
+        printed = run_cli(*line.split())[1].partition("Assumed")[0]
+        assert [row.rstrip() for row in printed.splitlines()] == table.splitlines()
+
+
 def commands():
     for page in [ROOT / "README.md", *PAGES]:
         text = page.read_text().replace("\\\n", " ")  # continued lines

@@ -45,6 +45,14 @@ def test_compare_needs_matplotlib(run_cli, tmp_path):
 
 
 @pytest.mark.usefixtures("without_matplotlib")
+def test_a_plan_needs_matplotlib_only_for_its_picture(run_cli, tmp_path):
+    plan = ("plan", "--n", 1000, "--error", 0.03)
+    assert run_cli(*plan)[0] == 0
+    code, out, err = run_cli(*plan, "--plot", tmp_path / "plan.png")
+    assert (code, out, err) == (2, "", f"error: a plot {PLOTS}\n")
+
+
+@pytest.mark.usefixtures("without_matplotlib")
 def test_a_run_is_trained_but_not_drawn_without_matplotlib(run_cli, csv, tmp_path):
     run = tmp_path / "run"
     train = ("train", "--dataset", csv, "--widths", "none", "--epochs", "1", "--out", run)

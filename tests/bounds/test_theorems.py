@@ -8,7 +8,12 @@ from pacbayes import bounds
 from pacbayes.bounds.theorems import THEOREMS, BoundName, CertificateBound, calculate
 
 NUMBERS = (0.05, 300.0, 6000, 0.02)
-FREE = {"c-bound": {"disagreement": 0.06}, "split-kl": {"levels": [0, 1], "parts": [0.05]}}
+FREE = {
+    "c-bound": {"disagreement": 0.06},
+    "split-kl": {"levels": [0, 1], "parts": [0.05]},
+    "catoni-fixed": {"guess": 0.04},
+    "disintegrated-fixed": {"C": 0.8},
+}
 EXPECTED = {
     "small-kl": bounds.small_kl(*NUMBERS),
     "catoni": bounds.catoni(*NUMBERS),
@@ -22,6 +27,8 @@ EXPECTED = {
     "tandem": bounds.tandem(*NUMBERS),
     "c-bound": bounds.c_bound(0.05, 0.06, 300.0, 6000, 0.02),
     "disintegrated": bounds.disintegrated(*NUMBERS),
+    "catoni-fixed": bounds.catoni_fixed(*NUMBERS, guess=0.04),
+    "disintegrated-fixed": bounds.disintegrated_fixed(*NUMBERS, C=0.8),
 }
 
 
@@ -44,6 +51,12 @@ def test_each_name_is_its_theorem(name):
             bounds.unexpected_bernstein(*NUMBERS, second_moment=0.01),
         ),
         ("disintegrated", {"networks": 5}, bounds.disintegrated(*NUMBERS, networks=5)),
+        ("catoni-fixed", {"C": 0.7}, bounds.catoni_fixed(*NUMBERS, C=0.7)),
+        (
+            "disintegrated-fixed",
+            {"guess": 0.06, "networks": 3},
+            bounds.disintegrated_fixed(*NUMBERS, guess=0.06, networks=3),
+        ),
     ],
 )
 def test_what_a_theorem_leaves_free_can_be_given(name, free, value):
@@ -57,6 +70,9 @@ def test_what_a_theorem_leaves_free_can_be_given(name, free, value):
         ("c-bound", 0.1, {}, "c-bound needs --disagreement"),
         ("split-kl", None, {"levels": [0, 1]}, "split-kl needs --parts"),
         ("tandem", None, {}, "tandem needs --risk"),
+        ("catoni-fixed", 0.1, {}, "catoni-fixed needs --C or --guess"),
+        ("disintegrated-fixed", None, {"C": 1.0}, "disintegrated-fixed needs --risk"),
+        ("small-kl", 0.1, {"guess": 0.1}, "--guess does not belong to small-kl"),
     ],
 )
 def test_what_does_not_fit_is_refused(name, risk, free, message):

@@ -26,6 +26,42 @@ def test_bound_keeps_its_contract(run_cli):
     assert "(vacuous)" in run_cli("bound", "mcallester", "--risk", 1, "--kl", 9, "--n", 9)[1]
 
 
+def test_bound_says_when_it_takes_q_for_the_prior(run_cli):
+    arguments = ("bound", "catoni-fixed", "--risk", 0.05, "--n", 300, "--C", 3)
+    assert run_cli(*arguments)[1] == "catoni-fixed: 15.5591 % for Q = P\n"
+    assert run_cli(*arguments, "--kl", 0)[1] == "catoni-fixed: 15.5591 %\n"
+    assert json.loads(run_cli(*arguments, "--json")[1])["kl"] == 0
+
+
+def test_plan_shows_the_bound_of_every_split(run_cli, tmp_path):
+    arguments = ("plan", "--n", 5000, "--error", "0.03,0.035", "--split", "0.2,0.5")
+    code, out, err = run_cli(*arguments, "--data-free-kl", 800, "--plot", tmp_path / "plan.svg")
+    assert (code, err) == (0, "")
+    head, *rows = out.splitlines()
+    assert head.split()[-4:] == ["held-out", "small-kl", "catoni-fixed", "data-free"]
+    assert rows[0].startswith("20 %: 1000     3 %    4.05 % (4.84 %)  5.84 % (6.77 %)")
+    assert rows[1].startswith("50 %: 2500     3.5 %  4.19 % (4.67 %)  5.35 % (5.88 %)")
+    assert rows[2].startswith("all: 5000      3 %    –")
+    assert rows[2].rstrip().endswith("22.90 % (23.54 %)")
+    assert rows[3].startswith("Assumed: the model errs as stated")
+    assert (tmp_path / "plan.svg").stat().st_size > 10_000
+    answer = json.loads(run_cli(*arguments, "--json")[1])
+    assert [p["method"] for p in answer["plans"][:3]] == ["held-out", "small-kl", "catoni-fixed"]
+    assert answer["plans"][0]["typical"] == pytest.approx(0.04047, abs=5e-6)
+
+
+def test_plan_shows_the_examples_that_a_bound_needs(run_cli, tmp_path):
+    arguments = ("plan", "--bound", 0.05, "--error", 0.03, "--split", 0.25)
+    code, out, _ = run_cli(*arguments, "--plot", tmp_path / "plan.png")
+    assert code == 0
+    assert "25 %           3 %    1443 (3326)  7574 (12174)  4398 (7939)" in out
+    (held_out, *_) = json.loads(run_cli(*arguments, "--json")[1])["plans"]
+    assert (held_out["typical"], held_out["cautious"]) == (1443, 3326)
+    endless = ("plan", "--bound", 0.05, "--error", 0.03, "--data-free-kl", 1e6, "--json")
+    assert json.loads(run_cli(*endless)[1])["plans"][-1]["typical"] is None
+    assert "over 10⁷ (over 10⁷)" in run_cli(*endless[:-1])[1]
+
+
 def test_train_certify_predict_plot_from_a_csv(run_cli, csv, tmp_path):
     folder = tmp_path / "run"
     code, out, err = run_cli("train", "--dataset", csv, "--test-data", csv, "--out", folder, *SMALL)
@@ -257,6 +293,8 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
             "at most 10**15",
         ),
         (("bound", "catoni", "--risk", "0", "--kl", "1", "--n", "0"), "n must be at least 1"),
+        (("bound", "catoni-fixed", "--risk", "0", "--n", "9"), "needs --C or --guess"),
+        (("bound", "catoni-fixed", "--risk", "0", "--n", "9", "--C", "0"), "C must be positive"),
         (("certify", "{tmp}", "--seed", "-1"), "--seed"),
         (("certify", "{tmp}"), "is not a run folder"),
         (("certify", "{tmp}", "-T", "0"), "--samples must be between 1 and 100000, got 0"),
@@ -271,6 +309,16 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         ),
         (("reproduce", "table1", "--out", "{tmp}/r", "--executor", "dask"), "go together"),
         (("compare", "--n", "3", "--out", "{tmp}/b.png"), "n must be at least 8"),
+        (("plan", "--error", "0.1"), "give either --n for the bound to expect, or --bound"),
+        (("plan", "--error", "0.1", "--n", "99", "--bound", "0.2"), "give either --n"),
+        (("plan", "--error", "0.1,0.2", "--n", "99"), "one for each of the 3 splits, got 2"),
+        (("plan", "--error", "x", "--n", "99"), "--error must be numbers such as"),
+        (("plan", "--error", "0.1", "--n", "0"), "n must be between 1 and"),
+        (("plan", "--error", "0.1", "--n", "20"), "leaves 5 of 20 examples for the bound"),
+        (("plan", "--error", "0.1", "--bound", "0.1"), "must be above the error 0.1 and below 1"),
+        (("plan", "--error", "0.1", "--n", "99", "--split", "1"), "between 0 and 1, got 1"),
+        (("plan", "--error", "0.1", "--n", "99", "--kl", "nan"), "kl must be finite"),
+        (("plan", "--error", "0.1", "--n", "99", "--plot", "{tmp}/p.gif"), "got 'p.gif'"),
         (("train", "--out", "{tmp}/r", "--prior-scale", "0.1,-1"), "between 1e-9 and 1e9"),
         (("train", "--out", "{tmp}/r", "--prior-scale", "a"), "--prior-scale must be numbers"),
         (("predict", "{tmp}", "x.csv", "--method", "best"), "'best' is not one of 'randomised'"),

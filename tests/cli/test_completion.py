@@ -40,6 +40,8 @@ def offered(tmp_path):
     ("line", "words"),
     [
         ("pacbayes tr", ["train"]),
+        ("pacbayes pl", ["plot", "plan"]),
+        ("pacbayes plan --data", ["--data-free-kl"]),
         ("pacbayes train --prior-s", ["--prior-scale"]),
         ("pacbayes train --dataset bin", ["binary-mnist", "binary-fashion-mnist"]),
         ("pacbayes train --dataset mine.c", []),  # the shell's own: files

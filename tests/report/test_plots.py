@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from pacbayes.bounds.planning import Plan, Split
 from pacbayes.report import plots
+
+METHODS = ["held-out", "small-kl", "catoni-fixed", "data-free"]
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
@@ -26,6 +29,29 @@ def test_bad_arguments_raise_errors(tmp_path):
     with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf file, got 'bounds.gif'"):
         plots.plot_bounds(100, 0.05, tmp_path / "bounds.gif")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [0.0, 0.03])
+def test_a_plan_has_a_panel_for_each_split_and_a_line_for_each_method(tmp_path, monkeypatch, error):
+    figures = []
+    monkeypatch.setattr(plots, "_save", lambda figure, out: figures.append(figure))
+    plan = Plan((Split(0.25, error), Split(0.5, error)), data_free_kl=10.0)
+    plots.plot_plan(plan, [900], tmp_path / "plan.png")
+    (figure,) = figures
+    figure.draw_without_rendering()
+    for axes, split in zip(figure.axes, plan.splits, strict=True):
+        assert axes.get_title() == f"{100 * split.fraction:g} % for the bound"
+        lines = {line.get_label(): line for line in axes.lines}
+        assert list(lines) == [*METHODS, "error assumed"]
+        for x, y in zip(*lines["small-kl"].get_data(), strict=True):
+            (row,) = (
+                e
+                for e in plan.expected(x)
+                if (e.method, e.fraction) == ("small-kl", split.fraction)
+            )
+            assert y == 100 * row.typical
+        xs = lines["held-out"].get_xdata()
+        assert xs[0] < 900 < xs[-1]
 
 
 def test_the_picture_of_a_run_keeps_its_texts_apart(made, tmp_path, monkeypatch):

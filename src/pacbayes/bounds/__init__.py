@@ -9,6 +9,7 @@ from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.binary_kl import binary_kl, kl_inverse, kl_inverse_below
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
 from pacbayes.bounds.domain import confidence, percent_up
+from pacbayes.bounds.fixed_c import catoni_fixed, disintegrated_fixed, fixed_c_grid
 from pacbayes.bounds.monte_carlo import (
     bernstein,
     betting,
@@ -29,12 +30,15 @@ __all__ = [
     "c_bound",
     "catoni",
     "catoni_c",
+    "catoni_fixed",
     "catoni_lambda",
     "clopper_pearson",
     "confidence",
     "disintegrated",
+    "disintegrated_fixed",
     "empirical_bernstein",
     "first_order",
+    "fixed_c_grid",
     "kl_chernoff",
     "kl_inverse",
     "kl_inverse_below",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
+from pacbayes.bounds.fixed_c import catoni_fixed, disintegrated_fixed
 from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, thiemann
 from pacbayes.bounds.split_kl import split_kl
 from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
@@ -45,7 +46,7 @@ class Theorem:
         certifies: whether `certify` issues it.
         in_best_of: whether `best-of` chooses among it and others.
         free: free parameters: option of `pacbayes bound` → keyword of the function.
-        needed: options without a default.
+        needed: options without a default; of "a or b", one is enough.
         chosen: the free parameters it uses where none are given, by option.
     """
 
@@ -67,8 +68,8 @@ class Theorem:
         for option in given - {"risk"} - set(self.free):
             raise ValueError(f"--{option} does not belong to {self.name}")
         for option in self.needed:
-            if option not in given:
-                raise ValueError(f"{self.name} needs --{option}")
+            if given.isdisjoint(option.split(" or ")):
+                raise ValueError(f"{self.name} needs --{option.replace(' or ', ' or --')}")
 
 
 def _split_kl(
@@ -166,9 +167,28 @@ _OTHERS = (
         free={"networks": "networks"},
     ),
 )
-THEOREMS: dict[str, Theorem] = {
-    t.name: t for t in (*_OF_RANDOMISED, *_RELAXED, *_OF_VOTES, *_OTHERS)
-}
+_AT_A_FIXED_C = (
+    Theorem(
+        "catoni-fixed",
+        catoni_fixed,
+        Predictor.RANDOMISED,
+        "Catoni 2007, Theorem 1.2.1",
+        certifies=False,
+        free={"C": "C", "guess": "guess"},
+        needed=("C or guess", "risk"),
+    ),
+    Theorem(
+        "disintegrated-fixed",
+        disintegrated_fixed,
+        Predictor.DRAWN,
+        "Catoni 2007, Rivasplata et al. 2020",
+        certifies=False,
+        free={"C": "C", "guess": "guess", "networks": "networks"},
+        needed=("C or guess", "risk"),
+    ),
+)
+_ALL = (*_OF_RANDOMISED, *_RELAXED, *_OF_VOTES, *_OTHERS, *_AT_A_FIXED_C)
+THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 BEST_OF = "best-of"
 
 if TYPE_CHECKING:
@@ -188,7 +208,7 @@ def calculate(
     """Return a bound with the numbers it was computed from, free parameters included.
 
     Args:
-        kl: KL(Q|P); for `disintegrated`, ln(dQ/dP) at the drawn weights.
+        kl: KL(Q|P); for a drawn network, ln(dQ/dP) at the drawn weights.
         free: free parameters by the names of their options.
     """
     theorem = THEOREMS[name]

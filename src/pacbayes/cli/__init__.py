@@ -18,6 +18,7 @@ from pacbayes.cli.errors import one_line
 from pacbayes.cli.export import export
 from pacbayes.cli.help import Command, Group
 from pacbayes.cli.info import info
+from pacbayes.cli.plan import plan
 from pacbayes.cli.plot import plot
 from pacbayes.cli.predict import predict
 from pacbayes.cli.report import report
@@ -52,7 +53,7 @@ def _options(
 
 for heading, commands in {
     "From data to certified predictions": (train, certify, verify, predict, report, plot, export),
-    "Bounds without a run": (bound, compare),
+    "Bounds without a run": (bound, compare, plan),
     "The paper and this machine": (reproduce, bench, info),
 }.items():
     for command in commands:

@@ -22,24 +22,31 @@ _NAMES = "; ".join(
 
 def _free(option: str, meaning: str, *names: str) -> Any:
     """Return the option of a free parameter; its help names the theorems that have it."""
-    theorems = [t.name for t in THEOREMS.values() if option in t.free]
-    return typer.Option(*names, help=f"{meaning}, for {' and '.join(theorems)}.")
+    *others, last = [t.name for t in THEOREMS.values() if option in t.free]
+    theorems = f"{', '.join(others)} and {last}" if others else last
+    return typer.Option(*names, help=f"{meaning}, for {theorems}.")
 
 
 def bound(
     name: Annotated[TheoremName, typer.Argument(metavar="NAME", help=f"Theorem: {_NAMES}.")],
-    kl: Annotated[
-        float,
-        typer.Option(help="KL(Q|P) in nats; for disintegrated, ln(dQ/dP) at the drawn weights."),
-    ],
     n: Annotated[int, typer.Option(help="Number of examples the risk was measured on.")],
+    kl: Annotated[
+        float | None,
+        typer.Option(
+            help="KL(Q|P) in nats; for a drawn network, ln(dQ/dP) at its weights.  "
+            "[default: 0, for Q = P]"
+        ),
+    ] = None,
     risk: Annotated[
         float | None, typer.Option(help="Empirical risk in [0, 1]; for tandem, that of pairs.")
     ] = None,
     delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
     lam: Annotated[float | None, _free("lambda", "λ, the best by default", "--lambda")] = None,
     alpha: Annotated[float | None, _free("alpha", "α, 1.001 by default")] = None,
-    C: Annotated[float | None, _free("C", "C, the best by default")] = None,
+    C: Annotated[float | None, _free("C", "C (catoni-c has a default, the best)")] = None,
+    guess: Annotated[
+        float | None, _free("guess", "Risk guessed before the bound set was used, instead of C")
+    ] = None,
     second_moment: Annotated[
         float | None, _free("second-moment", "Second moment, the risk by default")
     ] = None,
@@ -54,6 +61,8 @@ def bound(
     pacbayes bound catoni --risk 0.0635 --kl 2363 --n 60000 --delta 0.05
 
     pacbayes bound tandem --risk 0.004 --kl 2363 --n 60000
+
+    pacbayes bound catoni-fixed --risk 0.05 --kl 1 --n 300 --guess 0.04
     """
     from pacbayes.bounds.theorems import calculate
 
@@ -62,6 +71,7 @@ def bound(
             "lambda": lam,
             "alpha": alpha,
             "C": C,
+            "guess": guess,
             "second-moment": second_moment,
             "disagreement": disagreement,
             "networks": networks,
@@ -69,16 +79,16 @@ def bound(
     )
     lists = given({"levels": levels, "parts": parts})
     free |= {option: numbers(option, text) for option, text in lists.items()}
-    result = calculate(name, risk, kl, n, delta, free)
+    result = calculate(name, risk, kl or 0.0, n, delta, free)
     if as_json:
         print(json.dumps(result))
     else:
-        _show(name, result)
+        _show(name, result, "" if kl is not None else " for Q = P")
 
 
-def _show(name: str, result: dict[str, float]) -> None:
+def _show(name: str, result: dict[str, float], assumed: str) -> None:
     from pacbayes.bounds import percent_up
 
     note = " (vacuous)" if result["bound"] >= 1 else ""
     at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
-    print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")
+    print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}{assumed}")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-__all__ = ["plot_bounds", "plot_history"]
+    from pacbayes.bounds.planning import Expected, Plan
+
+__all__ = ["plot_bounds", "plot_history", "plot_plan"]
 
 _COLOURS = ("#2a6ab3", "#b3402a", "#999999", "#c9a227", "#7a4fa3", "#3a7d44", "#c2679b", "#4d4d4d")
 _DASHED = "quadratic"  # it coincides with thiemann
@@ -111,6 +113,43 @@ def plot_bounds(n: int, delta: float, out: Path) -> None:
     _map(right, n, delta)
     figure.suptitle(f"Bounds for n = {n}, δ = {delta:g}")
     _save(figure, out)
+
+
+def plot_plan(plan: Plan, sizes: Sequence[int], out: Path) -> None:
+    """Draw the bounds to expect by the number of examples, from below to above `sizes`.
+
+    Each split has its own panel. A line is the typical bound; its band ends at the cautious one.
+    """
+    require("plots", "a plot")
+    from matplotlib.figure import Figure
+
+    _check(out)
+    least = max(20 / split.fraction for split in plan.splits)  # enough for every theorem
+    low, high = max(min(sizes) / 5, least), min(max(5 * max(sizes), 10 * least), 1e8)
+    found = [plan.expected(int(n)) for n in np.geomspace(low, high, 25)]
+    figure = Figure(figsize=(1 + 3.5 * len(plan.splits), 4), layout=_layout())
+    panels = figure.subplots(1, len(plan.splits), sharey=True, squeeze=False)[0]
+    for axes, split in zip(panels, plan.splits, strict=True):
+        _plan_of(axes, [[e for e in row if e.fraction in (split.fraction, 1)] for row in found])
+        axes.set(xlabel="examples", title=f"{100 * split.fraction:g} % for the bound")
+        axes.axhline(100 * split.error, color="#999999", linestyle=":", label="error assumed")
+    panels[0].set(ylabel="bound, %")
+    panels[-1].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"Bounds to expect, δ = {plan.delta:g}")
+    _save(figure, out)
+
+
+def _plan_of(axes: Axes, rows: Sequence[Sequence[Expected]]) -> None:
+    """Draw a line and a band for each method; a row has all methods at one number of examples."""
+    for column, colour in zip(zip(*rows, strict=True), _COLOURS, strict=False):
+        xs = [e.n for e in column]
+        typical = [100 * e.typical for e in column]
+        axes.plot(xs, typical, color=colour, label=column[0].method)
+        axes.fill_between(
+            xs, typical, [100 * e.cautious for e in column], color=colour, alpha=0.15, linewidth=0
+        )
+    _logarithmic(axes, dense=True)
+    _plain(axes)
 
 
 def _excesses(axes: Axes, xs: Floats, risks: Floats, kls: Floats, n: int, delta: float) -> None:
