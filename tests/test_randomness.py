@@ -22,10 +22,10 @@ def test_a_seeded_block_repeats_and_leaves_the_outside_alone():
     torch.manual_seed(1)
     outside = torch.rand(3)
     torch.manual_seed(1)
-    with seeded(7, "certificate"):
+    with seeded(7, "prediction"):
         first = torch.rand(3)
     assert torch.equal(torch.rand(3), outside)
-    with seeded(7, "certificate"):
+    with seeded(7, "prediction"):
         assert torch.equal(torch.rand(3), first)
 
 

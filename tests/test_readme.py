@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pacbayes.bounds import percent_up, small_kl
+from pacbayes.bounds import clopper_pearson, percent_up, small_kl
 from pacbayes.data.idx import cache_folder
 from pacbayes.experiments.columns import COLUMNS
 from pacbayes.experiments.store import Store
@@ -71,12 +71,16 @@ def rows(reproduced):
     return found
 
 
+def held_out(record):
+    return clopper_pearson(record["risk"], record["n"], record["delta"])
+
+
 @pytest.fixture(scope="module")
 def sentences(reproduced):
     """Build the statements with numbers around the table from committed files."""
     relu = committed("binary-relu")
     kls = sorted(committed(name)["kl"] for name in LEARNED)
-    first, second, third = (percent_up(committed(name)["held_out"]) for name in LEARNED)
+    first, second, third = (percent_up(held_out(committed(name))) for name in LEARNED)
     sign, sigmoid, repeats = (
         f"{100 * reproduced[f'fast-{units}'].mean('certificate'):.2f} %"
         for units in ("sign", "sigmoid", "relu")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import clopper_pearson, percent_up
 
 RESULTS = Path(__file__).parent.parent
 HERE = RESULTS / "certificates"
@@ -113,7 +113,7 @@ def page(rows: list[tuple[str, Path, str, str, str]]) -> str:
             prior,
             str(c["n"]),
             f"**{percent_up(c['bound'])}**",
-            percent_up(c["held_out"]),
+            percent_up(clopper_pearson(c["risk"], c["n"], c["delta"])),
             f"{100 * test['randomised']:.2f} %",
             f"[**{percent_up(drawn['bound'])}**]({name}-drawn.txt)",
             f"{100 * test['drawn']:.2f} %",

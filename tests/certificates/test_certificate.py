@@ -25,7 +25,7 @@ from pacbayes import (
     kl,
     train,
 )
-from pacbayes.bounds import catoni, kl_chernoff, mcallester, small_kl
+from pacbayes.bounds import catoni, kl_chernoff, small_kl
 from pacbayes.choices import Predictor
 from pacbayes.data.tasks import linear
 from pacbayes.networks import quadrature
@@ -109,10 +109,6 @@ def test_the_ledger_adds_up_and_cannot_overspend(network, data):
     [
         ("small-kl", small_kl),
         ("catoni", catoni),
-        ("catoni-c", bounds.catoni_c),
-        ("mcallester", mcallester),
-        ("quadratic", bounds.quadratic),
-        ("thiemann", bounds.thiemann),
         ("unexpected-bernstein", bounds.unexpected_bernstein),
     ],
 )
@@ -245,18 +241,14 @@ def test_best_of_pays_for_its_choice_in_the_ledger(network, data):
     assert c.bound_name in ("small-kl", "unexpected-bernstein")
 
 
-@pytest.mark.parametrize("inequality", ["empirical-bernstein", "stratified-bernstein"])
-def test_other_monte_carlo_inequalities(network, data, inequality):
-    torch.manual_seed(0)
+def test_another_monte_carlo_inequality(network, data):
+    inequality = "stratified-bernstein"
     c = certify(network, *data, samples=20, monte_carlo=inequality)
     truth = linear(exact_aggregate(network.double(), data[0].double()), data[1].double()).mean()
     assert c.monte_carlo == inequality
     assert truth < c.risk_upper < c.risk + 0.05
     pairs, N = 400 * 10, 400 * 20
-    if inequality == "stratified-bernstein":
-        expected = bounds.stratified_bernstein(c.risk, c.within, pairs, N, 0.025)
-    else:
-        expected = bounds.empirical_bernstein(c.risk, c.variance, N, 0.025)
+    expected = bounds.stratified_bernstein(c.risk, c.within, pairs, N, 0.025)
     assert c.risk_upper == pytest.approx(expected, abs=1e-6)
     assert c.risk_upper >= expected
 
@@ -297,13 +289,8 @@ def test_held_out_is_what_unseen_examples_would_give(network, data):
 def test_what_float64_may_lose_is_added_first(network, data):
     """A billionth on the risk, the variance and the variance within, before any inequality."""
     r = 0.9e-9
-    torch.manual_seed(0)
     c = certify(network, *data, samples=20)
     assert c.risk_upper >= kl_chernoff(c.risk + r, c.draws, 0.025)
-    torch.manual_seed(0)
-    c = certify(network, *data, samples=20, monte_carlo="empirical-bernstein")
-    assert c.risk_upper >= bounds.empirical_bernstein(c.risk + r, c.variance + r, 8000, 0.025)
-    torch.manual_seed(0)
     c = certify(network, *data, samples=20, monte_carlo="stratified-bernstein")
     expected = bounds.stratified_bernstein(c.risk + r, c.within + r, 4000, 8000, 0.025)
     assert c.risk_upper >= expected
@@ -329,7 +316,7 @@ def test_draws_that_a_batch_shares_count_once(data):
             Network(Noisy(), GaussianLinear(3, 1)),
             *data,
             samples=4,
-            monte_carlo="empirical-bernstein",
+            monte_carlo="stratified-bernstein",
         )
 
 
@@ -418,7 +405,7 @@ def test_votes_are_certified_by_their_own_theorems(network, data):
     assert tandem.risk < first.risk
     assert tandem.risk_upper >= kl_chernoff(tandem.risk, tandem.draws, 0.025)
     assert tandem.bound == bounds.tandem(tandem.risk_upper, tandem.kl, 400, 0.025)
-    assert tandem.held_out == pytest.approx(first.held_out, abs=0.05)
+    assert tandem.held_out is None  # pairs have no hold-out
     for c, factor in ((first, 2), (tandem, 4)):
         assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
         assert c.contributions["risk"] == min(1.0, factor * c.risk)

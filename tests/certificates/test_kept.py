@@ -18,7 +18,9 @@ from pacbayes import (
 )
 from pacbayes.certificates.kept import certify_drawn
 from pacbayes.choices import Predictor
+from pacbayes.networks.keys import draws_key
 from pacbayes.networks.weights import draw_network, scores
+from pacbayes.randomness import keyed_generator
 
 
 def moved(activation="relu", classes=2, widths=(4, 3), **options):
@@ -81,7 +83,8 @@ def test_the_certificate_is_of_the_best_network_and_every_one_pays():
     network = moved()
     x, y = torch.randn(200, 3), torch.where(torch.rand(200) < 0.5, 1.0, -1.0)
     c, kept = certify_drawn(network, x, y, networks=4, delta=0.1, priors=2)
-    found = draws(network, 4)
+    key = draws_key(network, x, y)
+    found = [draw_network(network, keyed_generator(key, number)) for number in range(4)]
     values = []
     for d in found:
         risk = (scores(network, d.weights, x).sign() != y).double().mean().item()

@@ -63,7 +63,7 @@ def trained(tmp_path_factory):
         for _ in runs.train_run(run, data):
             pass
         for bound in ("small-kl", "tandem", "disintegrated"):
-            asked = {"delta": 0.05, "bound": bound, "samples": 5, "seed": None}
+            asked = {"delta": 0.05, "bound": bound, "samples": 5}
             runs.certify_run(run, run.load_network(), data, **asked)
         return made.setdefault(case, run)
 
@@ -325,7 +325,7 @@ def test_the_command_prints_two_lines_that_run_the_file(run_cli, trained, tmp_pa
     assert (code, err) == (0, "")
     assert "input   x        float32  (batch, 4)" in printed
     assert "output  label    int64    (batch)" in printed
-    assert "Largest difference from the library on 16 examples: " in printed
+    assert "Largest difference from the library on 16 random inputs: " in printed
     lines = printed.splitlines()[-2:]
     x = np.random.default_rng(0).normal(size=(9, FEATURES)).astype(np.float32)
     names = {"x": x if format == "onnx" else torch.from_numpy(x)}

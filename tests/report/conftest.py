@@ -27,7 +27,7 @@ def make(folder, source, certified=("small-kl", "tandem", "disintegrated"), **ch
         pass
     network = run.load_network()
     for bound in certified:
-        shared = {"delta": 0.05, "samples": 5, "seed": None, "networks": 2}
+        shared = {"delta": 0.05, "samples": 5, "networks": 2}
         runs.certify_run(run, network, data, bound=bound, **shared)
         prediction.test_errors(run, network, data)
     return run
@@ -80,9 +80,9 @@ def uncertified(tmp_path):
 
 @pytest.fixture
 def copied(made, tmp_path):
-    """A copy of the run that a test may damage."""
-    shutil.copytree(made.folder, tmp_path / "copy")
-    return runs.open_run(tmp_path / "copy")
+    """A copy of the run and its data that a test may damage."""
+    shutil.copytree(made.folder.parent, tmp_path / "copy")
+    return runs.open_run(tmp_path / "copy" / "run")
 
 
 class Reader(HTMLParser):

@@ -106,7 +106,7 @@ def test_a_kept_network_predicts_the_class_of_its_largest_score(tmp_path):
         pass
     with pytest.raises(ValueError, match="has no drawn network"):
         predict(run, source.name, "drawn", samples=1, seed=0, label=None)
-    asked = {"delta": 0.05, "bound": "disintegrated", "samples": None, "seed": None}
+    asked = {"delta": 0.05, "bound": "disintegrated", "samples": None}
     runs.certify_run(run, run.load_network(), source.load(), **asked)
     for method in ("randomised", "vote", "drawn"):
         found = predict(run, source.name, method, samples=20, seed=0, label=None)

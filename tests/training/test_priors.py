@@ -86,9 +86,7 @@ def run(tmp_path):
 def finish(run, data):
     for _ in runs.train_run(run, data):
         pass
-    return runs.certify_run(
-        run, run.load_network(), data, delta=0.05, bound="small-kl", samples=10, seed=None
-    )
+    return runs.certify_run(run, run.load_network(), data, delta=0.05, bound="small-kl", samples=10)
 
 
 def test_the_bound_is_on_the_other_part(run):
@@ -238,7 +236,7 @@ def test_every_prior_that_was_tried_is_paid_for(priors, tmp_path):
     path = run.folder / "certificate.json"
     assert all(f.holds for f in verify(path))
     for bound in ("disintegrated", "best-of", "tandem"):
-        asked = {"delta": 0.05, "bound": bound, "samples": 10, "seed": None}
+        asked = {"delta": 0.05, "bound": bound, "samples": 10}
         issued = runs.certify_run(run, run.load_network(), data, **asked)
         assert all(f.holds for f in verify(run.certificate_path(issued.kind))), bound
     finish(run, data)
