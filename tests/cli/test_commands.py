@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pacbayes import __version__
+from pacbayes.bounds import percent_up
 
 CLAIMED = " (training risk taken as claimed; use --full to measure it)."
 SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "2")
