@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Opened", "open_frame", "open_parquet"]
 
 _ROWS = 1 << 14  # of one chunk
-_EXPORTS = ("__arrow_c_stream__", "__dataframe__")
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,13 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.cast(plain[column.type]) if column.type in plain else column
 
 
+def _usable() -> tuple[Callable[[pa.DataType], bool], ...]:
+    from pyarrow import types
+
+    plain = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    return (*plain, types.is_null, _is_text)
+
+
 def _is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
@@ -123,9 +129,7 @@ def _check_types(where: str, schema: pa.Schema) -> None:
                 f"{where}: column {str(field.name)!r} has dates or times ({kind}); turn them into "
                 f"numbers, such as days since a fixed day, or {out}"
             )
-        usable = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-        usable += (pa.types.is_boolean, pa.types.is_null)
-        if not _is_text(kind) and not any(test(kind) for test in usable):
+        if not any(test(kind) for test in _usable()):
             raise DataError(
                 f"{where}: column {str(field.name)!r} has values of type {kind}; "
                 f"give numbers or texts, or {out}"

@@ -55,10 +55,11 @@ class Builder:
         part = self.room[start : start + len(numbers)]
         with np.errstate(over="ignore"):  # too large becomes infinite, which is refused by name
             part[:] = numbers
-        if self.kind is None and not np.isnan(part).all():
+        finite = np.isfinite(part)
+        if not finite.all() and (infinite := np.isinf(part)).any():
+            self._refuse_infinite(cells, int(infinite.argmax()), start)
+        if self.kind is None and finite.any():
             self.kind = Kind.NUMBER
-        if np.isinf(part).any():
-            self._refuse_infinite(cells, int(np.isinf(part).argmax()), start)
 
     def _refuse_infinite(self, cells: pa.Array, row: int, start: int) -> None:
         raise DataError(

@@ -47,7 +47,7 @@ def read_frame(
     asked = {name for name in (label, *drop, *categorical, *(kinds or ())) if name is not None}
     opened = _open(source, asked, label)
     if kinds is None:
-        target = _label(opened, label)
+        target: str | None = _label(opened, label)
         wanted = _training_columns(opened, target, drop, categorical)
     else:
         opened = _named_like(opened, tuple(kinds), label)
@@ -81,17 +81,19 @@ def build(opened: Opened, features: list[Wanted], label: Wanted | None) -> tuple
         return Builder(opened.where, wanted.name, opened.first, own, kind)
 
     builders = [builder(w, room[:, j], w.kind) for j, w in enumerate(features)]
-    labels = [builder(label, room[:0, 0], Kind.CATEGORY)] if label else []
-    places = [wanted.position for wanted in (*features, *([label] if label else []))]
+    labels = builder(label, room[:0, 0], Kind.CATEGORY) if label else None
+    places = [(wanted.position, column) for wanted, column in zip(features, builders, strict=True)]
+    if label and labels:
+        places.append((label.position, labels))
     n = 0
     for chunk in opened.chunks:
-        for place, column in zip(places, (*builders, *labels), strict=True):
+        for place, column in places:
             column.add(chunk[place], n)
         n += len(chunk[0])
     if n == 0:
         raise DataError(f"{opened.where}: a header but no examples")
     columns = tuple(column.column(n) for column in builders)
-    return room[:n], Frame(columns, *(c.label(n) for c in labels), headless=opened.headless)
+    return room[:n], Frame(columns, labels and labels.label(n), opened.headless)
 
 
 def _open(source: Any, asked: set[str], label: str | None) -> Opened:
@@ -149,7 +151,7 @@ def _check_there(opened: Opened, names: Collection[str]) -> None:
 
 
 def _training_columns(
-    opened: Opened, target: str, drop: Collection[str], categorical: Collection[str]
+    opened: Opened, target: str | None, drop: Collection[str], categorical: Collection[str]
 ) -> dict[str, Kind | None]:
     _check_there(opened, [*drop, *categorical])
     if target in drop:

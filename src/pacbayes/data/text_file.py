@@ -6,11 +6,14 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
 
 from pacbayes.data.dataset import DataError
 from pacbayes.data.sizes import check_memory
@@ -47,32 +50,43 @@ class TextFile:
         """Return the columns, as texts, of some rows at a time; the header is left out."""
         import pyarrow as pa
 
-        skip = int(header)
+        skip, ragged = int(header), list[str]()
         try:
             with _open(self.path) as file:
-                for batch in self._batches(file):
+                for batch in self._batches(file, ragged):
                     if len(batch) > skip:
                         yield [column[skip:] for column in batch.columns]
                     skip = max(0, skip - len(batch))
         except (*_UNREADABLE, pa.ArrowInvalid) as error:
+            raise (DataError(ragged[0]) if ragged else _unreadable(self.path, error)) from error
+
+    def rows(self, header: bool) -> Iterator[list[str]]:
+        """Return the cells of one row after the other, which is slow; the header is left out."""
+        try:
+            with _open(self.path) as file:
+                text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+                rows = (row for row in csv.reader(text, delimiter=self.separator) if row)
+                yield from itertools.islice(rows, int(header), None)
+        except _UNREADABLE as error:
             raise _unreadable(self.path, error) from error
 
-    def _batches(self, file: BinaryIO) -> Any:
+    def _batches(self, file: BinaryIO, ragged: list[str]) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
-        def refuse(row: arrow_csv.InvalidRow) -> str:
-            raise DataError(
+        def note(row: arrow_csv.InvalidRow) -> str:
+            ragged.append(
                 f"{self.path}, row {row.number}: {row.actual_columns} columns, "
                 f"expected {row.expected_columns} as in the first row"
             )
+            return "error"
 
         names = [str(i) for i in range(len(self.first))]
         return arrow_csv.open_csv(
             file,
             arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=self.longest),
             arrow_csv.ParseOptions(
-                delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse
+                delimiter=self.separator, newlines_in_values=True, invalid_row_handler=note
             ),
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
@@ -126,8 +140,10 @@ def _survey(path: Path, file: BinaryIO, columns: int) -> tuple[int, int]:
 
 def _line_ends(block: bytes) -> int:
     """Return an upper bound on the number of line ends: LF, CR or both."""
-    returns = block.count(b"\r")
-    return block.count(b"\n") + (returns and returns - block.count(b"\r\n"))
+    ends = int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
+    if b"\r" in block:
+        ends += block.count(b"\r") - block.count(b"\r\n")
+    return ends
 
 
 def _check_text(path: Path, block: bytes) -> None:
