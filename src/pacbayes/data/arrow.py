@@ -13,7 +13,7 @@ from pacbayes.data.sizes import check_memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Opened", "open_frame", "open_parquet"]
+__all__ = ["Opened", "check_type", "open_frame", "open_parquet"]
 
 _ROWS = 1 << 14  # of one chunk
 
@@ -52,7 +52,6 @@ def open_parquet(path: Path) -> Opened:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error})") from error
     check_memory(4 * file.metadata.num_rows * len(schema), f"{path}: its examples")
-    _check_types(str(path), schema)
     chunks = _guarded(str(path), file.iter_batches(_ROWS))
     return Opened(str(path), tuple(schema.names), file.metadata.num_rows, chunks)
 
@@ -66,7 +65,6 @@ def open_frame(frame: Any) -> Opened:
         table = _exported(frame)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{where}: not a table of plain columns ({error})") from error
-    _check_types(where, table.schema)
     names = tuple(str(name) for name in table.schema.names)
     return Opened(where, names, len(table), _guarded(where, table.to_batches(_ROWS)))
 
@@ -79,7 +77,9 @@ def _exported(frame: Any) -> pa.Table:
     if hasattr(frame, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(frame).read_all()
     if hasattr(frame, "__dataframe__"):
-        return pa.interchange.from_dataframe(frame)
+        from pyarrow import interchange
+
+        return interchange.from_dataframe(frame)
     raise DataError(
         f"need a path or a data frame (pandas, polars), got {type(frame).__name__}; "
         "save arrays as .npz"
@@ -100,8 +100,10 @@ def _plain(column: pa.Array) -> pa.Array:
     """Return texts in the common type, in which Arrow knows most operations."""
     import pyarrow as pa
 
-    plain = {pa.large_string(): pa.string(), pa.string_view(): pa.string()}
-    return column.cast(plain[column.type]) if column.type in plain else column
+    kind = column.type
+    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
+        return column.cast(pa.dictionary(kind.index_type, pa.string()))
+    return column.cast(pa.string()) if _is_text(kind) else column
 
 
 def _usable() -> tuple[Callable[[pa.DataType], bool], ...]:
@@ -117,20 +119,18 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def _check_types(where: str, schema: pa.Schema) -> None:
+def check_type(where: str, name: str, kind: pa.DataType) -> None:
     """Raise DataError if a column has neither numbers nor truth values nor texts."""
-    import pyarrow as pa
+    from pyarrow import types
 
-    for field in schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        out = f"leave it out with --drop {field.name}"
-        if pa.types.is_temporal(kind):
-            raise DataError(
-                f"{where}: column {str(field.name)!r} has dates or times ({kind}); turn them into "
-                f"numbers, such as days since a fixed day, or {out}"
-            )
-        if not any(test(kind) for test in _usable()):
-            raise DataError(
-                f"{where}: column {str(field.name)!r} has values of type {kind}; "
-                f"give numbers or texts, or {out}"
-            )
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    out = f"leave it out with --drop {name}"
+    if types.is_temporal(kind):
+        raise DataError(
+            f"{where}: column {name!r} has dates or times ({kind}); turn them into numbers, such "
+            f"as days since a fixed day, or {out}"
+        )
+    if not any(test(kind) for test in _usable()):
+        raise DataError(
+            f"{where}: column {name!r} has values of type {kind}; give numbers or texts, or {out}"
+        )

@@ -70,7 +70,8 @@ def _looked_up(cells: pa.DictionaryArray) -> NDArray[Any] | None:
     if numbers is None:
         return None
     places = cells.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
-    return np.append(numbers, np.nan)[places]
+    found: NDArray[Any] = np.append(numbers, np.nan)[places]
+    return found
 
 
 def _as_it_is(cells: pa.Array) -> pa.Array:

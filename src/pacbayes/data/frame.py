@@ -43,13 +43,16 @@ class Column:
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Where a value is missing, (n,)."""
-        if self.kind is Kind.NUMBER:
-            return np.isnan(self.values)
-        return np.equal(self.values, MISSING_CODE)
+        numeric = self.kind is Kind.NUMBER
+        found: NDArray[np.bool_] = (
+            np.isnan(self.values) if numeric else np.equal(self.values, MISSING_CODE)
+        )
+        return found
 
     def texts(self) -> NDArray[np.str_]:
         """Return the values of a column of categories as texts, empty where one is missing."""
-        return np.array([*self.categories, ""], dtype=np.str_)[self.values]
+        found: NDArray[np.str_] = np.array([*self.categories, ""], dtype=np.str_)[self.values]
+        return found
 
     def feed(self, hasher: Any, role: str) -> None:
         """Add the column to a hash: a line of JSON, then the values, little-endian."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes.data.arrow import Opened, open_frame, open_parquet
+from pacbayes.data.arrow import Opened, check_type, open_frame, open_parquet
 from pacbayes.data.cells import is_missing, is_number
 from pacbayes.data.columns import Builder
 from pacbayes.data.dataset import DataError, Floats
@@ -88,12 +88,15 @@ def build(opened: Opened, features: list[Wanted], label: Wanted | None) -> tuple
     n = 0
     for chunk in opened.chunks:
         for place, column in places:
+            if n == 0:
+                check_type(opened.where, column.name, chunk[place].type)
             column.add(chunk[place], n)
         n += len(chunk[0])
     if n == 0:
         raise DataError(f"{opened.where}: a header but no examples")
     columns = tuple(column.column(n) for column in builders)
-    return room[:n], Frame(columns, labels and labels.label(n), opened.headless)
+    found = None if labels is None else labels.label(n)
+    return room[:n], Frame(columns, found, opened.headless)
 
 
 def _open(source: Any, asked: set[str], label: str | None) -> Opened:
