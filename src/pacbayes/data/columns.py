@@ -68,42 +68,35 @@ class Builder:
         )
 
     def _add_texts(self, cells: pa.Array, start: int) -> None:
-        encoded = cells if hasattr(cells, "dictionary") else cells.dictionary_encode()
-        words = [_text(value) for value in encoded.dictionary.to_pylist()]
-        codes = [self._code(word) for word in words]
-        local = encoded.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
-        if not self.known or self.kind is Kind.NUMBER:
-            self._check_kind(words, codes, local, start)
-        if self.kind is None and any(code != MISSING_CODE for code in codes):
-            self.kind = Kind.CATEGORY
-            self.texts.insert(0, np.full(start, MISSING_CODE, np.int32))
-        if self.kind is Kind.CATEGORY:
-            self.texts.append(np.array([*codes, MISSING_CODE], np.int32)[local])
-        else:  # nothing but missing values so far
-            self.room[start : start + len(cells)] = np.nan
+        words, places = _encoded(cells)
+        given = np.array([not is_missing(word) for word in words])[places]
+        if self.kind is None and given.any():
+            self.kind = Kind.NUMBER if is_number(words[places[given.argmax()]]) else Kind.CATEGORY
+            self.texts = [np.full(start, MISSING_CODE, np.int32)]
+        if self.kind is None:
+            self.room[start : start + len(places)] = np.nan
+            return
+        if self.kind is Kind.NUMBER or not self.known:
+            self._check_kind(words, places, given, start)
+        codes = np.array([self._code(word) for word in words], np.int32)
+        self.texts.append(codes[places])
 
     def _code(self, word: str) -> int:
         return MISSING_CODE if is_missing(word) else self.codes.setdefault(word, len(self.codes))
 
     def _check_kind(
-        self, words: list[str], codes: list[int], local: NDArray[Any], start: int
+        self, words: list[str], places: NDArray[Any], given: NDArray[np.bool_], start: int
     ) -> None:
-        """Raise DataError if a column has numbers and other texts; name the first of either."""
-        odd = [
-            i
-            for i, (word, code) in enumerate(zip(words, codes, strict=True))
-            if code != MISSING_CODE and is_number(word) is not (self.kind is Kind.NUMBER)
-        ]
-        if self.kind is None:
-            even = len(odd) == sum(code != MISSING_CODE for code in codes)
-            odd = [] if even else odd
-        if odd:
-            row = int(np.isin(local, odd).argmax())
-            self._refuse_mixed(words[local[row]], start + row)
+        """Raise DataError for the first value that is not of the column's kind."""
+        odd = np.array([is_number(word) for word in words])[places]
+        wrong = given & (~odd if self.kind is Kind.NUMBER else odd)
+        if wrong.any():
+            row = int(wrong.argmax())
+            self._refuse_mixed(words[places[row]], start + row)
 
     def _refuse_mixed(self, word: str, row: int) -> None:
         if is_number(word):
-            said = f"{word!r} is a number, but the column has other texts too"
+            said = f"{word!r} is a number, but the column begins with other texts"
         elif is_number(word.translate(_DECIMAL_COMMA)):
             said = f"{word!r} has a decimal comma; write numbers with a point"
         else:
@@ -168,6 +161,14 @@ class Builder:
                 f"{self.where}: column {self.name!r} has a different text in every row, as an "
                 f"identifier does, from which nothing can be learned; {out}"
             )
+
+
+def _encoded(cells: pa.Array) -> tuple[list[str], NDArray[Any]]:
+    """Return the different texts of some cells, and the place of each cell among them."""
+    encoded = cells if hasattr(cells, "dictionary") else cells.dictionary_encode()
+    words = [*map(_text, encoded.dictionary.to_pylist()), ""]
+    places = encoded.indices.fill_null(len(words) - 1)
+    return words, places.to_numpy(zero_copy_only=False)
 
 
 def _text(value: Any) -> str:

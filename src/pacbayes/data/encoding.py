@@ -12,16 +12,8 @@ from pacbayes.data.cells import TRUTH
 from pacbayes.data.dataset import DataError, Floats, check_features
 from pacbayes.data.frame import Column, Frame, Kind
 
-__all__ = [
-    "BooleanCode",
-    "CategoryCode",
-    "Encoding",
-    "NumberCode",
-    "fit_encoding",
-    "plain_encoding",
-]
+__all__ = ["BooleanCode", "CategoryCode", "Encoding", "NumberCode"]
 
-LEAST, MOST = 5, 50  # rows of a category that is not rare, and number of such categories
 _CONFIG = ConfigDict(frozen=True, extra="forbid")
 
 

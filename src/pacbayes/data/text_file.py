@@ -100,16 +100,17 @@ def open_text(path: Path) -> TextFile:
     """
     try:
         with _open(path) as file:
-            separator, first = _dialect(path, file.read(_BLOCK))
-        with _open(path) as file:
-            most, longest = _survey(path, file, len(first))
+            most, longest = _survey(path, file)
+        separator, first = _dialect(path)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
+    check_memory(4 * most * len(first), f"{path}: its examples")
     return TextFile(path, separator, first, most, longest)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not a readable CSV file ({error}); save it as UTF-8 text")
+    remedy = "; save it as UTF-8 text" if isinstance(error, UnicodeDecodeError) else ""
+    return DataError(f"{path}: not a readable CSV file ({error}){remedy}")
 
 
 def _open(path: Path) -> BinaryIO:
@@ -118,7 +119,7 @@ def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
-def _survey(path: Path, file: BinaryIO, columns: int) -> tuple[int, int]:
+def _survey(path: Path, file: BinaryIO) -> tuple[int, int]:
     """Return upper bounds on the number of rows and on the length of a line."""
     rows, unbroken, most_unbroken = 1, 0, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -131,7 +132,7 @@ def _survey(path: Path, file: BinaryIO, columns: int) -> tuple[int, int]:
         ends = _line_ends(block)
         rows, unbroken = rows + ends, 0 if ends else unbroken + 1
         most_unbroken = max(unbroken, most_unbroken)
-        check_memory(4 * rows * columns, f"{path}: its examples")
+        check_memory(4 * rows, f"{path}: its examples")
         if most_unbroken * _BLOCK > _LONGEST:
             raise DataError(f"{path}: not a readable CSV file (a line of {_LONGEST >> 20} MiB)")
     decoder.decode(b"", final=True)
@@ -154,16 +155,14 @@ def _check_text(path: Path, block: bytes) -> None:
         )
 
 
-def _dialect(path: Path, head: bytes) -> tuple[str, tuple[str, ...]]:
+def _dialect(path: Path) -> tuple[str, tuple[str, ...]]:
     """Return the separator and the first row.
 
     The separator gives every row the same number of cells, and at least two; if several do, the
     one of most cells is taken.
     """
-    _check_text(path, head)
-    text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)  # a character may be cut
-    rows = {separator: _first_rows(text, separator) for separator in SEPARATORS}
-    if not rows[","]:
+    rows = {separator: _first_rows(path, separator) for separator in SEPARATORS}
+    if not any(rows.values()):
         raise DataError(f"{path}: no examples; the file is empty")
 
     def fit(separator: str) -> tuple[bool, int]:
@@ -175,7 +174,12 @@ def _dialect(path: Path, head: bytes) -> tuple[str, tuple[str, ...]]:
     return best, tuple(cell.strip() for cell in rows[best][0])
 
 
-def _first_rows(text: str, separator: str) -> list[list[str]]:
-    rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
-    found = [row for row, _ in zip(rows, range(_LOOKED_AT + 1), strict=False)]
-    return found[:-1] if 1 < len(found) <= _LOOKED_AT and len(text) >= _BLOCK else found
+def _first_rows(path: Path, separator: str) -> list[list[str]]:
+    """Return some rows, or one empty cell if this separator makes cells too long to be any."""
+    with _open(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        rows = (row for row in csv.reader(text, delimiter=separator) if row)
+        try:
+            return list(itertools.islice(rows, _LOOKED_AT))
+        except csv.Error:
+            return [[""]]
