@@ -258,14 +258,14 @@ def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
 
 
 def test_long_lines_and_many_chunks_are_read(tmp_path):
-    wide = ",".join(["123.4567890"] * 200_000)
-    header = ",".join(f"x{i}" for i in range(200_000))
+    wide = ",".join(["123.4567890" + "0" * 90] * 20_000)
+    header = ",".join(f"x{i}" for i in range(20_000))
     frame = read_frame(write(tmp_path, f"{header},y\n{wide},a\n{wide},b\n"))
-    assert (len(frame.columns), len(frame)) == (200_000, 2)
+    assert (len(frame.columns), len(frame)) == (20_000, 2)
     long = "u,v,y\n" + "".join(f'{i},"w{i % 3},\n""{"é" * (i % 50)}",a\n' for i in range(60_000))
     frame = read_frame(write(tmp_path, long, "long.csv"))
     assert frame.columns[0].values.tolist() == list(range(60_000))
-    assert cells(frame.columns[1])[59_999] == 'w0,\n"' + "é" * (59_999 % 50)
+    assert cells(frame.columns[1])[59_999] == 'w2,\n"' + "é" * (59_999 % 50)
 
 
 def test_values_that_come_late_decide_and_are_named(tmp_path):

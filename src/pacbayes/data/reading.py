@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -126,8 +127,9 @@ def _open_csv(path: Path, asked: set[str], label: str | None) -> Opened:
 def _checked(opened: Opened) -> Opened:
     """Refuse names that occur twice, and name columns without a name by their position."""
     names = tuple(name or f"column {i}" for i, name in enumerate(opened.names))
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise DataError(f"{opened.where}: two columns are named {twice[0]!r}; rename one of them")
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise DataError(f"{opened.where}: two columns are named {name!r}; rename one of them")
     if len(names) < 2:
         raise DataError(
             f"{opened.where}: only one column; fields must be separated by commas, semicolons or "
@@ -187,7 +189,8 @@ def _same_columns(
     opened: Opened, kinds: Mapping[str, Kind], allowed: Collection[str]
 ) -> dict[str, Kind | None]:
     """Return the features of the training set; refuse others, and name those that are not there."""
-    if absent := [name for name in kinds if name not in opened.names]:
+    found = set(opened.names)
+    if absent := [name for name in kinds if name not in found]:
         raise DataError(
             f"{opened.where}: column {', '.join(map(repr, absent))} of the training set is missing"
         )

@@ -125,10 +125,10 @@ def _survey(path: Path, file: BinaryIO) -> tuple[int, int]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     plain = True
     while block := file.read(_BLOCK):
+        _check_text(path, block)
         plain = plain and block.isascii()
         if not plain:
             decoder.decode(block)
-        _check_text(path, block)
         ends = _line_ends(block)
         rows, unbroken = rows + ends, 0 if ends else unbroken + 1
         most_unbroken = max(unbroken, most_unbroken)
