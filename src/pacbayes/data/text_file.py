@@ -25,6 +25,7 @@ __all__ = ["TextFile", "open_text"]
 
 SEPARATORS = (",", ";", "\t")
 _BLOCK = 1 << 19
+_PER_COLUMN, _LARGEST_BLOCK = 1 << 14, 1 << 26
 _LONGEST = 1 << 28  # of a line: ten million numbers
 _LOOKED_AT = 20  # rows from which the separator is found
 _UNREADABLE = (csv.Error, EOFError, OSError, UnicodeDecodeError, zlib.error)
@@ -38,6 +39,7 @@ class TextFile:
         first: cells of the first row.
         most: upper bound on the number of rows.
         longest: upper bound on the length of a line, in bytes.
+        quoted: there are quotation marks, so a line break may be part of a cell.
     """
 
     path: Path
@@ -45,20 +47,28 @@ class TextFile:
     first: tuple[str, ...]
     most: int
     longest: int
+    quoted: bool
 
     def chunks(self, header: bool) -> Iterator[list[pa.Array]]:
         """Return the columns, as texts, of some rows at a time; the header is left out."""
         import pyarrow as pa
 
-        skip, ragged = int(header), list[str]()
+        done, ragged = 0, list[tuple[int, int]]()
         try:
             with _open(self.path) as file:
                 for batch in self._batches(file, ragged):
+                    skip = int(header and not done and len(batch) > 0)
+                    done += len(batch)
                     if len(batch) > skip:
                         yield [column[skip:] for column in batch.columns]
-                    skip = max(0, skip - len(batch))
         except (*_UNREADABLE, pa.ArrowInvalid) as error:
-            raise (DataError(ragged[0]) if ragged else _unreadable(self.path, error)) from error
+            raise self._ragged(*ragged[0]) if ragged else _unreadable(self.path, error) from error
+
+    def _ragged(self, row: int, columns: int) -> DataError:
+        return DataError(
+            f"{self.path}, row {row}: {columns} columns, expected {len(self.first)} as in the "
+            "first row"
+        )
 
     def rows(self, header: bool) -> Iterator[list[str]]:
         """Return the cells of one row after the other, which is slow; the header is left out."""
@@ -70,26 +80,46 @@ class TextFile:
         except _UNREADABLE as error:
             raise _unreadable(self.path, error) from error
 
-    def _batches(self, file: BinaryIO, ragged: list[str]) -> Any:
+    def _batches(self, file: BinaryIO, ragged: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
+        before = 0
+
         def note(row: arrow_csv.InvalidRow) -> str:
-            ragged.append(
-                f"{self.path}, row {row.number}: {row.actual_columns} columns, "
-                f"expected {row.expected_columns} as in the first row"
-            )
+            ragged.append((before + row.number, row.actual_columns))
             return "error"
 
         names = [str(i) for i in range(len(self.first))]
-        return arrow_csv.open_csv(
-            file,
-            arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=self.longest),
-            arrow_csv.ParseOptions(
-                delimiter=self.separator, newlines_in_values=True, invalid_row_handler=note
-            ),
-            arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        parse = arrow_csv.ParseOptions(
+            delimiter=self.separator, newlines_in_values=self.quoted, invalid_row_handler=note
         )
+        texts = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        for source, size in self._pieces(file):
+            read = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=size)
+            rows = 0
+            for batch in arrow_csv.open_csv(source, read, parse, texts):
+                yield batch
+                rows += len(batch)
+            before += rows
+
+    def _pieces(self, file: BinaryIO) -> Iterator[tuple[Any, int]]:
+        """Return readable pieces of whole lines, and their size; one if lines may be quoted.
+
+        Pieces have about a thousand rows: shorter ones take more time, and longer ones memory.
+        """
+        size = min(max(2 * _BLOCK, _PER_COLUMN * len(self.first)), _LARGEST_BLOCK)
+        if self.quoted:
+            yield file, max(size, self.longest)
+            return
+        rest = b""
+        while block := file.read(size):
+            end = (block.rfind(b"\n") + 1) or (block.rfind(b"\r") + 1)
+            if piece := (rest + block[:end]).strip(b"\r\n") if end else b"":
+                yield io.BytesIO(piece), len(piece) + 1
+            rest = block[end:] if end else rest + block
+        if rest.strip(b"\r\n"):
+            yield io.BytesIO(rest), len(rest) + 1
 
 
 def open_text(path: Path) -> TextFile:
@@ -100,12 +130,12 @@ def open_text(path: Path) -> TextFile:
     """
     try:
         with _open(path) as file:
-            most, longest = _survey(path, file)
+            most, longest, quoted = _survey(path, file)
         separator, first = _dialect(path)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
     check_memory(4 * most * len(first), f"{path}: its examples")
-    return TextFile(path, separator, first, most, longest)
+    return TextFile(path, separator, first, most, longest, quoted)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
@@ -119,16 +149,17 @@ def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
-def _survey(path: Path, file: BinaryIO) -> tuple[int, int]:
-    """Return upper bounds on the number of rows and on the length of a line."""
+def _survey(path: Path, file: BinaryIO) -> tuple[int, int, bool]:
+    """Return upper bounds on the rows and on the length of a line, and whether any is quoted."""
     rows, unbroken, most_unbroken = 1, 0, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
-    plain = True
+    plain, quoted = True, False
     while block := file.read(_BLOCK):
         _check_text(path, block)
         plain = plain and block.isascii()
         if not plain:
             decoder.decode(block)
+        quoted = quoted or b'"' in block
         ends = _line_ends(block)
         rows, unbroken = rows + ends, 0 if ends else unbroken + 1
         most_unbroken = max(unbroken, most_unbroken)
@@ -136,7 +167,7 @@ def _survey(path: Path, file: BinaryIO) -> tuple[int, int]:
         if most_unbroken * _BLOCK > _LONGEST:
             raise DataError(f"{path}: not a readable CSV file (a line of {_LONGEST >> 20} MiB)")
     decoder.decode(b"", final=True)
-    return rows, (most_unbroken + 2) * _BLOCK
+    return rows, (most_unbroken + 2) * _BLOCK, quoted
 
 
 def _line_ends(block: bytes) -> int:
