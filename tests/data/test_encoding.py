@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from pacbayes.data import DataError
@@ -177,9 +176,9 @@ def test_without_rows_of_the_prior_only_plain_columns_are_accepted():
 
 def test_what_cannot_be_fitted_or_applied_is_refused():
     frame = Frame((numbers([np.nan, 1.0]), texts(["a", None])))
-    with pytest.raises(DataError, match="'u' has no value in the prior's part.*--drop u"):
+    with pytest.raises(DataError, match=r"'u' has no value in the prior's part.*--drop u"):
         fit_encoding(frame, [0])
-    with pytest.raises(DataError, match="'v' has no value in the prior's part.*--drop v"):
+    with pytest.raises(DataError, match=r"'v' has no value in the prior's part.*--drop v"):
         fit_encoding(frame, [1])
     with pytest.raises(DataError, match="fitted to the prior's rows, but there are none"):
         fit_encoding(frame, [])

@@ -135,7 +135,8 @@ def test_a_table_survives_csv_and_parquet(tmp_path_factory, rows, separator):
 
 
 HARD = [
-    "9007199254740993", "1.00000017881393432617187499", "1.00000017881393421514957253748434595763683319091796875001",
+    "9007199254740993", "1.00000017881393432617187499",
+    "1.00000017881393421514957253748434595763683319091796875001",
     "2.2250738585072011e-308", "5e-324", "1e-400", "-0", "+1", ".5", "1.", "1E5", "1e+05",
     "0.1", "123456789012345678901234567890", "16777217", "3.4028235e38", "1.17549435e-38", "1e-45",
     "7.0064923216240853546186479164495e-46", "7.0064923216240853546186479164496e-46",
@@ -217,9 +218,9 @@ def test_kinds_that_cannot_be_used_are_refused_unless_dropped():
         with pytest.raises(DataError, match=message):
             read_frame(table)
         assert read_frame(table, drop=["v"]).names == ("u",)
-    with pytest.raises(DataError, match="need a path or a data frame .*, got ndarray"):
+    with pytest.raises(DataError, match=r"need a path or a data frame .*, got ndarray"):
         read_frame(np.zeros((2, 2)))
-    with pytest.raises(DataError, match="two columns are named|Duplicate column names"):
+    with pytest.raises(DataError, match=r"two columns are named|Duplicate column names"):
         read_frame(pd.DataFrame([[1, 2, 3]], columns=["u", "u", "y"]))
     with pytest.raises(DataError, match="a header but no examples"):
         read_frame(pl.DataFrame({"u": [], "y": []}))
@@ -243,17 +244,17 @@ def test_sizes_are_checked_before_memory_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr("pacbayes.data.sizes._available_memory", lambda: 1e5)
     bomb = gzip.compress(b"u,v,y\n" + b"1,2,a\n" * 100_000)
     assert len(bomb) < 1e4
-    with pytest.raises(DataError, match="its examples take .* GiB, more than half"):
+    with pytest.raises(DataError, match=r"its examples take .* GiB, more than half"):
         read_frame(write(tmp_path, bomb, "a.csv.gz"))
     parquet.write_table(pa.table({"u": np.zeros(100_000), "y": ["a"] * 100_000}), tmp_path / "a.pq")
-    with pytest.raises(DataError, match="its examples take .* GiB, more than half"):
+    with pytest.raises(DataError, match=r"its examples take .* GiB, more than half"):
         read_frame(tmp_path / "a.pq")
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pacbayes.data.text_file._LONGEST", 1 << 20)
     path = write(tmp_path, gzip.compress(b"u,v,y\n1,2," + b"a" * (1 << 22)), "a.csv.gz")
-    with pytest.raises(DataError, match="not a readable CSV file .a line of"):
+    with pytest.raises(DataError, match=r"not a readable CSV file .a line of"):
         read_frame(path)
 
 
@@ -339,7 +340,7 @@ def test_later_tables_are_matched_by_name(tmp_path):
     with pytest.raises(DataError, match="column 'smoker', 'town' of the training set is missing"):
         read_frame(write(tmp_path, "age,y\n1,well\n", "new.csv"), label="y", kinds=kinds)
     text = write(tmp_path, "age,smoker,town\nold,yes,Ulm\n", "new.csv")
-    with pytest.raises(DataError, match="'old' is not a number.*leave it empty$"):
+    with pytest.raises(DataError, match=r"'old' is not a number.*leave it empty$"):
         read_frame(text, kinds=kinds)
     hole = write(tmp_path, "age,smoker,town\n,,\n", "new.csv")
     assert [cells(c) for c in read_frame(hole, kinds=kinds).columns] == [[None]] * 3

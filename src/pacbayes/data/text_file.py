@@ -94,7 +94,9 @@ class TextFile:
         parse = arrow_csv.ParseOptions(
             delimiter=self.separator, newlines_in_values=self.quoted, invalid_row_handler=note
         )
-        texts = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        texts = arrow_csv.ConvertOptions(  # the survey found UTF-8
+            check_utf8=False, column_types=dict.fromkeys(names, pa.string())
+        )
         for source, size in self._pieces(file):
             read = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=size)
             rows = 0
