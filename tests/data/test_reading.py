@@ -251,6 +251,14 @@ def test_sizes_are_checked_before_memory_is_asked_for(tmp_path, monkeypatch):
         read_frame(tmp_path / "a.pq")
 
 
+def test_a_file_that_unpacks_to_too_much_is_not_unpacked_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("pacbayes.data.sizes._available_memory", lambda: 1e5)
+    monkeypatch.setattr("pacbayes.data.text_file._dialect", None)
+    bomb = gzip.compress(b"u,v,y\n" + b"1,2,a\n" * 100_000)
+    with pytest.raises(DataError, match="more than half"):
+        read_frame(write(tmp_path, bomb, "a.csv.gz"))
+
+
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pacbayes.data.text_file._LONGEST", 1 << 20)
     path = write(tmp_path, gzip.compress(b"u,v,y\n1,2," + b"a" * (1 << 22)), "a.csv.gz")
@@ -270,14 +278,16 @@ def test_long_lines_and_many_chunks_are_read(tmp_path):
 
 
 def test_values_that_come_late_decide_and_are_named(tmp_path):
-    empty = "1,,a\n" * 200_000
+    empty = "1,,a\n" * 300_000
     frame = read_frame(write(tmp_path, f"u,v,y\n{empty}1,red,a\n1,,a\n"))
-    assert frame.columns[1].missing.sum() == 200_001
+    assert frame.columns[1].missing.sum() == 300_001
     assert cells(frame.columns[1])[-2] == "red"
     frame = read_frame(write(tmp_path, f"u,v,y\n{empty}1,2.5,a\n"))
     assert frame.columns[1].values[-1] == 2.5
-    with pytest.raises(DataError, match="row 200003, column 'v': 'red' is not a number, but"):
+    with pytest.raises(DataError, match="row 300003, column 'v': 'red' is not a number, but"):
         read_frame(write(tmp_path, f"u,v,y\n{empty}1,2.5,a\n1,red,a\n"))
+    with pytest.raises(DataError, match="row 300003: 2 columns, expected 3"):
+        read_frame(write(tmp_path, f"u,v,y\n{empty}1,2.5,a\n1,red\n"))
 
 
 def test_columns_can_be_dropped_and_declared_categorical(tmp_path):
