@@ -23,6 +23,8 @@ ATTACKS = "tests/attacks"
 DRAWN = "tests/certificates/test_kept.py"
 ESTIMATOR = "tests/test_sklearn.py -k not(scikit_learn_has)"
 EXAMPLES = "tests/data/test_checks.py"
+TABLES = "tests/data/test_reading.py"
+ENCODING = "tests/data/test_encoding.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -416,6 +418,30 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/checks.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
     ("data/checks.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
     ("data/checks.py", "distinct > len(rows) / 2", "distinct > 0", EXAMPLES),
+    ("data/fitting.py", "own = frame.take(rows)", "own = frame", ENCODING),
+    ("data/fitting.py", "np.median(values[~absent])", "np.nanmean(values)", ENCODING),
+    ("data/fitting.py", "math.fsum(x.tolist()) / len(x)", "float(x.mean())", ENCODING),
+    ("data/fitting.py", "if counts[word] >= least", "if counts[word] > least", ENCODING),
+    ("data/fitting.py", "if column.kind is Kind.CATEGORY:", "if False:", ENCODING),
+    ("data/fitting.py", "if column.missing.any():", "if False:", ENCODING),
+    ("data/fitting.py", "if truth_words(list(counts))", "if False", ENCODING),
+    ("data/encoding.py", "dict.fromkeys(self.rare, len(known))", "{}", ENCODING),
+    ("data/encoding.py", "        check_features(x, where)\n", "", ENCODING),
+    ("data/columns.py", "given & (~odd if", "given & False & (~odd if", TABLES),
+    ("data/columns.py", "words = sorted(self.codes)", "words = list(self.codes)", TABLES),
+    ("data/reading.py", "    _check_there(opened, [*drop, *categorical])\n", "", TABLES),
+    (
+        "data/reading.py",
+        "{name: i for i, name in enumerate(opened.names)}",
+        "{name: i for i, name in enumerate(kinds or opened.names)}",
+        TABLES,
+    ),
+    ("data/frame.py", "head = [role, self.name, ", "head = [role, ", TABLES),
+    ("data/arrow.py", 'if hasattr(frame, "reset_index"):', "if False:", TABLES),
+    ("data/arrow.py", "    check_memory(4 * file", "    (4 * file", TABLES),
+    ("data/text_file.py", "        check_memory(4 * rows,", "        (4 * rows,", TABLES),
+    ("data/text_file.py", "newlines_in_values=self.quoted", "newlines_in_values=False", TABLES),
+    ("data/text_file.py", "before += rows", "before += 0", TABLES),
 ]
 
 

@@ -1,7 +1,12 @@
 """CSV files: header, label column, and the exact place of every bad cell."""
 
+import csv
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pacbayes.data import DataError, read_table
 
@@ -105,3 +110,45 @@ def test_the_first_bad_row_is_named_whatever_is_wrong_with_later_ones(tmp_path):
 def test_no_label_column_is_suggested_where_one_was_named(tmp_path):
     with pytest.raises(DataError, match=r"column 'v': '\?' is not a number$"):
         read_table(write(tmp_path, "u,v,y\n3,?,b\n"), label="y")
+
+
+numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
+styles = st.sampled_from(["{!r}", " {!r} ", "{:.9e}", "{:+.12g}", '"{!r}"', "{:.40f}"])
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers, styles, styles), min_size=1, max_size=9),
+    st.booleans(),
+    st.sampled_from(["\n", "\r\n", "\n\n"]),
+)
+def test_any_file_of_numbers_is_read_as_by_the_csv_module(tmp_path_factory, rows, header, end):
+    path = tmp_path_factory.mktemp("any") / "a.csv"
+    lines = ["u,v,y"] * header + [f"{s.format(u)},{t.format(v)},c" for u, v, s, t in rows]
+    path.write_text(end.join(lines), newline="")
+    with path.open(newline="") as file:
+        read = [row for row in csv.reader(file) if row][header:]
+    want = np.array([[float(cell) for cell in row[:2]] for row in read]).astype(np.float32)
+    table = read_table(path)
+    assert table.x.tobytes() == want.tobytes()
+    assert table.x.flags.c_contiguous
+    assert table.labels.tolist() == ["c"] * len(rows)
+
+
+@pytest.mark.parametrize("cell", ["1_0", "１", "1e", "0x10", "nan(1)"])
+def test_numbers_are_plain(tmp_path, cell):
+    path = tmp_path / "a.csv"
+    path.write_text(f"u,v,y\n1,2,a\n1,{cell},a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"row 3, column 'v': {re.escape(repr(cell))} is not a"):
+        read_table(path)
+
+
+def test_labels_that_mean_missing_elsewhere_are_classes(tmp_path):
+    assert read_table(write(tmp_path, "1,2,NA\n3,4,EU\n")).labels.tolist() == ["NA", "EU"]
+
+
+def test_semicolons_and_tabs_separate_too(tmp_path):
+    for separator in ";\t":
+        text = "u,v,y\n1,2.5,a\n3,4,b\n".replace(",", separator)
+        table = read_table(write(tmp_path, text))
+        assert table.x.tolist() == [[1, 2.5], [3, 4]]
+        assert table.names == ("u", "v")

@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.data.arrow import Opened
 from pacbayes.data.dataset import DataError, Floats, Table
+from pacbayes.data.frame import Kind
+from pacbayes.data.reading import Wanted, build
+from pacbayes.data.text_file import TextFile, open_text
 from pacbayes.spelling import did_you_mean
 
 __all__ = ["read_csv"]
+
+Examples = tuple[Floats, NDArray[np.str_] | None]
 
 
 def read_csv(
     path: Path, label: str | None = None, width: int | None = None, usual: str | None = None
 ) -> Table:
     """Read a CSV file; the arguments are those of `read_table`."""
-    rows = _read_rows(path)
-    rows[0] = [cell.strip() for cell in rows[0]]
-    layout = _find_layout(path, rows[0], label, width, usual)
-    body = rows[1:] if layout.header else rows
-    if not body:
-        raise DataError(f"{path}: a header but no examples")
-    return Table(
-        layout.convert(path, body), layout.labels(body), layout.names, headless=not layout.header
-    )
+    text = open_text(path)
+    layout = _find_layout(path, list(text.first), label, width, usual)
+    x, labels = _read_fast(text, layout) or _read_row_by_row(text, layout)
+    return Table(x, labels, layout.names, headless=not layout.header)
 
 
-def _read_rows(path: Path) -> list[list[str]]:
-    """Return the rows that are not empty, at least one."""
+def _read_fast(text: TextFile, layout: _Layout) -> Examples | None:
+    """Return features and labels, or None if a cell is wrong."""
+    names = tuple(map(str, range(len(text.first))))
+    chunks = text.chunks(layout.header)
+    opened = Opened(str(text.path), names, text.most, chunks, headless=not layout.header)
+    features = [Wanted(i, names[i], Kind.NUMBER) for i in layout.features]
+    label = None if layout.column is None else Wanted(layout.column, names[layout.column])
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a readable CSV file ({error})") from error
-    if not rows:
-        raise DataError(f"{path}: no examples; the file is empty")
-    return rows
+        x, frame = build(opened, features, label)
+    except DataError:
+        return None
+    labels = None if frame.label is None else frame.label.texts()
+    return None if np.isnan(x).any() else (x, labels)
+
+
+def _read_row_by_row(text: TextFile, layout: _Layout) -> Examples:
+    """Return features and labels; raise DataError for the first row that has a bad cell."""
+    x = np.empty((text.most, len(layout.features)), np.float32)
+    labels, n = [], 0
+    with np.errstate(over="ignore"):  # too large becomes infinite, which is refused by name
+        for row in text.rows(layout.header):
+            layout.put(row, x[n], f"{text.path}, row {n + 1 + layout.header}")
+            labels.append("" if layout.column is None else row[layout.column].strip())
+            n += 1
+    if not n:
+        raise DataError(f"{text.path}: a header but no examples")
+    return x[:n], None if layout.column is None else np.array(labels)
 
 
 def _find_layout(
@@ -107,26 +124,16 @@ class _Layout:
         """Feature names, if there is a header."""
         return tuple(self.first[i] for i in self.features) if self.header else None
 
-    def labels(self, body: list[list[str]]) -> NDArray[np.str_] | None:
-        """Return the labels, (n,), if there is a label column."""
-        column = self.column
-        return None if column is None else np.array([row[column].strip() for row in body])
+    def put(self, row: list[str], numbers: Floats, where: str) -> None:
+        """Write the numbers of a row; raise DataError if anything is wrong with the row."""
+        if not self._fits(row, numbers):
+            raise DataError(f"{where}{self._problem(row)}")
 
-    def convert(self, path: Path, body: list[list[str]]) -> Floats:
-        """Return the features, (n, d); raise DataError for the first row that has a bad cell."""
-        x = np.empty((len(body), len(self.features)), np.float32)
-        with np.errstate(over="ignore"):  # too large becomes infinite, which is refused by name
-            for r, row in enumerate(body):
-                if not self._put(row, x[r]):
-                    raise DataError(f"{path}, row {r + 1 + self.header}{self._problem(row)}")
-        return x
-
-    def _put(self, row: list[str], numbers: Floats) -> bool:
-        """Write the numbers of a row; return False if anything is wrong with the row."""
+    def _fits(self, row: list[str], numbers: Floats) -> bool:
         if len(row) != len(self.first) or not self._has_label(row):
             return False
         try:
-            numbers[:] = [float(row[i]) for i in self.features]
+            numbers[:] = [_number(row[i]) for i in self.features]
         except ValueError:
             return False
         return bool(np.isfinite(numbers).all())
@@ -146,7 +153,7 @@ class _Layout:
         for i in self.features:
             if not _is_number(row[i]):
                 return f"{self._at(i)}: {self._not_a_number(row[i])}"
-        bad = next(i for i in self.features if not np.isfinite(np.float32(float(row[i]))))
+        bad = next(i for i in self.features if not np.isfinite(np.float32(_number(row[i]))))
         return f"{self._at(bad)}: {row[bad]!r} is not a finite float32 number"
 
     def _not_a_number(self, cell: str) -> str:
@@ -160,9 +167,16 @@ class _Layout:
         return f", column {self.first[i]!r}" if self.header else f", column {i}"
 
 
+def _number(text: str) -> float:
+    """Return a number written in ASCII; Python would also take 1_0 and digits of other scripts."""
+    if "_" in text or not text.strip().isascii():
+        raise ValueError(text)
+    return float(text)
+
+
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        _number(text)
     except ValueError:
         return False
     return True

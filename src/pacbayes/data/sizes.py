@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from pacbayes.data.dataset import DataError
 
-__all__ = ["check_npz", "unpacked"]
+__all__ = ["check_memory", "check_npz", "unpacked"]
 
 _SHARE = 0.5  # of the available memory; features are copied once
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -27,10 +27,15 @@ def check_npz(path: Path, names: tuple[str, ...]) -> None:
         members = {info.filename: info for info in archive.infolist()}
         found = [f"{name}.npy" for name in names if f"{name}.npy" in members]
         size = sum(max(_claimed(archive, name), members[name].file_size) for name in found)
+    check_memory(size, f"{path}: its arrays", "split the file or use float32")
+
+
+def check_memory(size: float, what: str, remedy: str = "split the file") -> None:
+    """Raise DataError if so many bytes are more than half of the available memory."""
     if size > (limit := _SHARE * _available_memory()):
         raise DataError(
-            f"{path}: its arrays take {size / 2**30:.1f} GiB, more than half of the available "
-            f"memory ({limit / 2**30:.1f} GiB); split the file or use float32"
+            f"{what} take {size / 2**30:.1f} GiB, more than half of the available "
+            f"memory ({limit / 2**30:.1f} GiB); {remedy}"
         )
 
 
