@@ -1,12 +1,13 @@
 """δ is spent once."""
 
 from fractions import Fraction
+from math import nextafter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacbayes.bounds.ledger import Ledger
+from pacbayes.bounds.ledger import Ledger, below, seed_share
 
 
 @given(st.floats(1e-300, 0.999), st.integers(1, 9))
@@ -42,3 +43,20 @@ def test_a_ledger_does_not_change():
     assert ledger["one"] == 0.05
     with pytest.raises(TypeError):
         ledger.parts["one"] = 1.0
+
+
+def test_the_shares_of_all_seeds_add_up_to_one():
+    shares = [seed_share(seed) for seed in range(1000)]
+    assert sum(shares) == 1 - Fraction(1, 1001)  # a telescoping sum
+    assert shares[0] == Fraction(1, 2)
+    with pytest.raises(ValueError, match="at least 0, got -1"):
+        seed_share(-1)
+
+
+def test_parts_are_rounded_down_and_the_rest_is_somebody_elses():
+    for value in (Fraction(1, 3), Fraction(1, 10), Fraction(2, 7)):
+        assert Fraction(below(value)) <= value < Fraction(nextafter(below(value), 1.0))
+    whole = Ledger.equal(0.025, "a", "b").within(0.05, "others")
+    assert set(whole.parts) == {"a", "b", "others"}
+    assert sum(map(Fraction, whole.parts.values())) <= Fraction(0.05)
+    assert whole["others"] == pytest.approx(0.025)

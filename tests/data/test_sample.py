@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sklearn import datasets, preprocessing
 
-from pacbayes.data.sample import FittedError, NoSampleError, check_sample
+from pacbayes.data.sample import (
+    FittedError,
+    NoSampleError,
+    check_sample,
+    check_split,
+    near_copies,
+)
 
 LOADERS = [
     datasets.load_breast_cancer,
@@ -71,3 +77,47 @@ def test_what_occurs_again_is_seen_unless_it_is_said_to():
     with pytest.raises(NoSampleError, match="10 of 110 examples are duplicates"):
         check(np.concatenate([x, x[:10]]), repeats=False)
     check(np.concatenate([x, x[:10]]))
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 20])
+def test_smooth_densities_have_hardly_any_near_copies(d):
+    rng = np.random.default_rng(d)
+    x = rng.normal(size=(4000, d)) * 10.0 ** np.arange(d)  # scales that differ
+    assert near_copies(x[:2000], x[2000:]) < 0.03
+
+
+@pytest.mark.parametrize("load", LOADERS, ids=lambda load: load.__name__)
+def test_natural_tables_have_hardly_any_near_copies(load):
+    x, _ = load(return_X_y=True)
+    x = np.random.default_rng(0).permutation(x)
+    assert near_copies(x[::2], x[1::2]) < 0.03
+
+
+@pytest.mark.parametrize("copies", [2, 5, 40])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_copies_with_a_little_noise_are_seen(copies, scaled):
+    """In pixels, and in features whose scales differ by orders of magnitude."""
+    rng = np.random.default_rng(copies)
+    few = datasets.load_digits().data[: 2000 // copies] / 16
+    if scaled:
+        few = rng.normal(size=(2000 // copies, 6)) * 10.0 ** np.arange(6)
+    x = rng.permutation(np.repeat(few, copies, axis=0))
+    x = x + 0.005 * x.std(0).clip(0.3) * rng.normal(size=x.shape)
+    assert near_copies(x[::2], x[1::2]) > 0.4
+    with pytest.raises(NoSampleError, match="near copies of the prior's examples"):
+        check_split(x[::2], x[1::2], repeats=False)
+    (remark,) = check_split(x[::2], x[1::2], repeats=True)
+    assert "near copies" in remark
+
+
+def test_a_fifth_of_near_copies_is_the_limit():
+    rng = np.random.default_rng(0)
+    own, new = rng.normal(size=(600, 5)), rng.normal(size=(600, 5))
+    for share, refused in ((0.1, False), (0.3, True)):
+        bound = np.where(rng.random((600, 1)) < share, own + 1e-4, new)
+        if refused:
+            with pytest.raises(NoSampleError, match=r"\(at most 20 % are allowed\)"):
+                check_split(own, bound, repeats=False)
+        else:
+            assert "near copies" in check_split(own, bound, repeats=False)[0]
+    assert check_split(own, own, repeats=False) == []  # exact copies are counted elsewhere

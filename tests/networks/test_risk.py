@@ -17,6 +17,7 @@ from pacbayes import (
 )
 from pacbayes.data.tasks import linear
 from pacbayes.networks import risk as module
+from pacbayes.networks.risk import exact_risk, keyed_risk
 
 
 def data(n, d=3):
@@ -150,3 +151,48 @@ def test_pairs_err_together_as_often_as_the_squares_say():
     assert alone.of_pairs().draws is None
     with pytest.raises(ValueError, match="needs at least 2 samples, got 1"):
         empirical_risk(network, x, y, 1).of_pairs()
+
+
+@pytest.mark.parametrize("activation", ["sign", "relu"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_draws_by_a_key_measure_the_same_risk(activation, classes):
+    """Against draws by torch: 45 examples and 1000 draws each, five deviations."""
+    torch.manual_seed(0)
+    network = dense_network(3, (4, 3), activation, classes=classes).double()
+    x = torch.randn(45, 3).double()
+    y = network.task.encode(torch.randint(classes, (45,)))
+    keyed, drawn = keyed_risk(network, x, y, 1000, b"key"), empirical_risk(network, x, y, 1000)
+    error = ((keyed.within + drawn.within) / 45_000) ** 0.5
+    assert abs(keyed.mean - drawn.mean) < 5 * error
+    assert keyed.within == pytest.approx(drawn.within, rel=0.1)
+    assert keyed.tandem == pytest.approx(drawn.tandem, rel=0.1)
+    assert (keyed.n, keyed.samples, keyed.draws) == (45, 1000, 45_000)
+
+
+def test_a_key_determines_the_draws_and_another_gives_others():
+    network, x = dense_network(3, (4,)).double(), torch.randn(45, 3).double()
+    y = torch.ones(45)
+    one = keyed_risk(network, x, y, 150, b"key")
+    torch.manual_seed(5)
+    assert keyed_risk(network, x, y, 150, b"key") == one
+    assert keyed_risk(network, x, y, 150, b"yek").mean != one.mean
+
+
+def test_every_block_of_examples_and_draws_has_draws_of_its_own():
+    """The same example in three blocks, and more draws than a block has."""
+    network = dense_network(3, (4,)).double()
+    x = torch.ones(60, 3).double()
+    y = torch.ones(60)
+    blocks = [keyed_risk(network, x[:n], y[:n], 100, b"key").mean * n for n in (20, 40, 60)]
+    sums = [blocks[0], blocks[1] - blocks[0], blocks[2] - blocks[1]]
+    assert len({round(s, 9) for s in sums}) == 3
+    first, both = (keyed_risk(network, x[:20], y[:20], T, b"key").mean for T in (100, 200))
+    assert 2 * both - first != pytest.approx(first, abs=1e-12)
+
+
+def test_an_exact_network_draws_nothing_by_its_key():
+    network, x = dense_network(3, ()).double(), torch.randn(45, 3).double()
+    one, two = (keyed_risk(network, x, torch.ones(45), T, b"key") for T in (1, 300))
+    assert one == two
+    assert (one.draws, one.samples) == (None, 0)
+    assert one.mean == pytest.approx(exact_risk(network, x, torch.ones(45)).mean, abs=1e-12)
