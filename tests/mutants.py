@@ -488,7 +488,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/sample.py", "_NEAR, _REMARKABLE = 0.2", "_NEAR, _REMARKABLE = 0.9999", EXAMPLES),
     ("data/sample.py", "(_REPEATED_DISCRETE if discrete", "(_REPEATED if discrete", FORGED),
     ("data/sample.py", "_NATURAL ** (1 / D)", "1.0", EXAMPLES),
-    ("data/sample.py", "max(_near_share(own, some), ", "max(0.0, ", EXAMPLES),
+    ("data/sample.py", "units = (deviations.max(), deviations)", "units = (deviations,)", EXAMPLES),
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
     ("report/votes.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
     ("runs/preparation.py", "remarks += check_split(", "remarks = remarks or (", FORGED),

@@ -80,19 +80,20 @@ def near_copies(own: Array, bound: Array) -> float:
     counts. Exact copies do not: `check_sample` counts those.
     """
     step = max(1, len(bound) // _QUERIES)
-    own, some = (np.reshape(a, (len(a), -1)).astype(np.float32) for a in (own, bound[::step]))
-    own, some = own - own.mean(0), some - own.mean(0)
+    own, some = (np.reshape(a, (len(a), -1)).astype(np.float64) for a in (own, bound[::step]))
     deviations = own.std(0)
     varied = deviations > 0
     if len(own) < _ENOUGH or not varied.any():
         return 0.0
-    scaled = [a[:, varied] / deviations[varied] for a in (own, some)]
-    return max(_near_share(own, some), _near_share(*scaled))
+    own, some, deviations = own[:, varied], some[:, varied], deviations[varied]
+    units = (deviations.max(), deviations)  # features as they are, and in their own units
+    return max(_near_share(own / unit, some / unit) for unit in units)
 
 
 def _near_share(own: Array, some: Array) -> float:
-    squares = (some**2).sum(1)[:, None] + (own**2).sum(1) - 2 * some @ own.T  # (queries, own)
-    nearest = np.linalg.norm((some - own[squares.argmin(1)]).astype(np.float64), axis=1)
+    a, b = ((part - own.mean(0)).astype(np.float32) for part in (some, own))
+    squares = (a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T  # (queries, own)
+    nearest = np.linalg.norm(some - own[squares.argmin(1)], axis=1)
     k, K = max(2, len(own) // 10), max(4, 2 * len(own) // 5)
     ranked = np.sqrt(np.maximum(np.partition(squares, (k - 1, K - 1), axis=1), 1e-30))
     inner, outer = ranked[:, k - 1], ranked[:, K - 1]
