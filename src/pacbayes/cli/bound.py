@@ -28,11 +28,14 @@ def _free(option: str, meaning: str, *names: str) -> Any:
 
 def bound(
     name: Annotated[TheoremName, typer.Argument(metavar="NAME", help=f"Theorem: {_NAMES}.")],
-    kl: Annotated[
-        float,
-        typer.Option(help="KL(Q|P) in nats; for disintegrated, ln(dQ/dP) at the drawn weights."),
-    ],
     n: Annotated[int, typer.Option(help="Number of examples the risk was measured on.")],
+    kl: Annotated[
+        float | None,
+        typer.Option(
+            help="KL(Q|P) in nats; for disintegrated, ln(dQ/dP) at the drawn weights; "
+            "held-out has none."
+        ),
+    ] = None,
     risk: Annotated[
         float | None, typer.Option(help="Empirical risk in [0, 1]; for tandem, that of pairs.")
     ] = None,
@@ -54,6 +57,8 @@ def bound(
     pacbayes bound catoni --risk 0.0635 --kl 2363 --n 60000 --delta 0.05
 
     pacbayes bound tandem --risk 0.004 --kl 2363 --n 60000
+
+    pacbayes bound held-out --risk 0.05 --n 1000
     """
     from pacbayes.bounds.theorems import calculate
 
