@@ -40,7 +40,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = list(columns_of(X))
         self.numeric_ = [_numbers(column) is not None for column in columns]
         self.n_features_in_ = len(columns)
-        words = [_words(c) for c, numeric in zip(columns, self.numeric_, strict=True) if not numeric]
+        words = [
+            _words(c) for c, numeric in zip(columns, self.numeric_, strict=True) if not numeric
+        ]
         self.one_hot_ = OneHotEncoder(
             handle_unknown="infrequent_if_exist",
             min_frequency=self.min_frequency,
