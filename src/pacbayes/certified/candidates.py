@@ -20,6 +20,7 @@ from pacbayes.certified.encoder import TableEncoder
 __all__ = ["MEAN", "MeanOfProbabilities", "default_candidates", "named", "probabilities", "shares"]
 
 Array = NDArray[Any]
+Weights = Mapping[str, float] | Sequence[float]
 MEAN = "mean"
 _ROUND_DOWN = 1 - 2.0**-50  # shares that add up to 1 must not add up to more in floating point
 
@@ -63,9 +64,7 @@ def _numbered(estimators: Sequence[Any]) -> dict[str, Any]:
     return {f"{i} {type(e).__name__}": e for i, e in enumerate(estimators, 1)}
 
 
-def shares(
-    names: Sequence[str], given: Mapping[str, float] | Sequence[float] | None
-) -> list[float]:
+def shares(names: Sequence[str], given: Weights | None) -> list[float]:
     """Return the share of δ that each candidate may spend; they add up to at most 1.
 
     By default half goes to the mean of all candidates, if it is one, and the others share the rest
@@ -85,13 +84,12 @@ def shares(
     return [w / total * (_ROUND_DOWN if len(names) > 1 else 1.0) for w in weights]
 
 
-def _in_order(names: Sequence[str], given: Mapping[str, float] | Sequence[float]) -> list[float]:
+def _in_order(names: Sequence[str], given: Weights) -> list[float]:
     matches = set(given) == set(names) if isinstance(given, Mapping) else len(given) == len(names)
     if not matches:
         raise ValueError(f"shares must name each of {', '.join(names)} once, got {given!r}")
-    return (
-        [float(given[n]) for n in names] if isinstance(given, Mapping) else list(map(float, given))
-    )
+    values = [given[name] for name in names] if isinstance(given, Mapping) else given
+    return [float(value) for value in values]
 
 
 class MeanOfProbabilities:

@@ -1,4 +1,4 @@
-"""Fit candidates to one part of the examples, and choose one by the other or by cross-validation."""
+"""Fit candidates to one part of the examples, and choose and certify one on the other."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ class Task:
     Attributes:
         candidates: not yet fitted, by name.
         settings: parameters of the classifier.
+        quiet: warnings of candidates that are of no interest, such as their own certificates.
     """
 
     X: Any
@@ -56,6 +57,7 @@ class Task:
     candidates: dict[str, Any]
     loss: Loss
     settings: Mapping[str, Any]
+    quiet: tuple[type[Warning], ...] = (CertificateWarning,)
 
     def part(self, indices: Array) -> tuple[Any, Array, Array | None]:
         """Return examples, labels and groups at these indices."""
@@ -63,7 +65,7 @@ class Task:
         return _safe_indexing(self.X, indices), self.y[indices], groups
 
     def always_the_largest(self) -> tuple[Any, float]:
-        """Return the most frequent class of the fitted part, and the loss of always answering it."""
+        """Return the most frequent class outside the bound set, and the loss of answering it."""
         labels, counts = np.unique(self.y[self.split.own], return_counts=True)
         _, y, groups = self.part(self.split.bound)
         answer = np.full(len(y), labels[counts.argmax()])
@@ -108,13 +110,14 @@ def choose(task: Task) -> Chosen:
 def _fitted(task: Task, candidates: Mapping[str, Any]) -> dict[str, Any]:
     """Fit clones of the candidates to the examples outside the bound set."""
     X, y, _ = task.part(task.split.own)
-    jobs = [delayed(_fit)(clone(candidate), X, y) for candidate in candidates.values()]
+    jobs = [delayed(_fit)(clone(candidate), X, y, task.quiet) for candidate in candidates.values()]
     return dict(zip(candidates, Parallel(task.settings["n_jobs"])(jobs), strict=True))
 
 
-def _fit(model: Any, X: Any, y: Array) -> Any:
-    with warnings.catch_warnings():  # a candidate's own certificate, or its lack, is of no interest
-        warnings.simplefilter("ignore", CertificateWarning)
+def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
+    with warnings.catch_warnings():
+        for category in quiet:
+            warnings.simplefilter("ignore", category)
         return model.fit(X, y)
 
 
@@ -178,7 +181,8 @@ def _cross_validated(task: Task, name: str, method: str) -> Array:
     folds = StratifiedKFold(_FOLDS) if groups is None else GroupKFold(_FOLDS)
     model, jobs = clone(task.candidates[name]), task.settings["n_jobs"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CertificateWarning)
+        for category in task.quiet:
+            warnings.simplefilter("ignore", category)
         predictions: Array = cross_val_predict(
             model, X, y, groups=groups, cv=folds, method=method, n_jobs=jobs
         )

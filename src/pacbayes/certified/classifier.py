@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -154,6 +155,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
+        defaults = self.estimator is None and self.candidates is None
         members = None if groups is None else column_or_1d(groups)
         seed = int(check_random_state(self.random_state).randint(2**31))
         task = Task(
@@ -165,6 +167,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             candidates=named(self.estimator, self.candidates, seed),
             loss=Loss(self.classes_, self.costs),
             settings=self.get_params(deep=False),
+            quiet=(CertificateWarning, *((ConvergenceWarning,) if defaults else ())),
         )
         self._keep(choose(task), task)
         self._withhold_or_warn(task)
@@ -175,12 +178,12 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         labels: Array = np.asarray(self._checked(X).predict(X))
         return labels
 
-    @_delegated("predict_proba")
+    @_delegated("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return the chosen classifier's probabilities, (n, k). No certificate covers these."""
         return probabilities(self._checked(X), X, self.classes_)
 
-    @_delegated("decision_function")
+    @_delegated("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Array:
         """Return the chosen classifier's scores."""
         scores: Array = np.asarray(self._checked(X).decision_function(X))
@@ -234,9 +237,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             check_origin(self)
             check_rows(task.X, task.y, repeats=self.repeats)
             there = _safe_indexing(task.X, task.split.bound)
-            check_batches(
-                self.estimator_.predict, there, np.asarray(self.estimator_.predict(there))
-            )
+            check_batches(self.estimator_.predict, there, self.predict(there))
         except NoSampleError as error:
             self.certificate_, self.certificates_ = None, {}
             for name in ("class_certificates_", "answered_certificate_", "unanswered_certificate_"):

@@ -40,9 +40,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = list(columns_of(X))
         self.numeric_ = [_numbers(column) is not None for column in columns]
         self.n_features_in_ = len(columns)
-        words = [
-            _words(c) for c, numeric in zip(columns, self.numeric_, strict=True) if not numeric
-        ]
+        pairs = zip(columns, self.numeric_, strict=True)
+        words = [_words(column) for column, numeric in pairs if not numeric]
         self.one_hot_ = OneHotEncoder(
             handle_unknown="infrequent_if_exist",
             min_frequency=self.min_frequency,

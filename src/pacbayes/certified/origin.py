@@ -22,7 +22,7 @@ _LOOKED_AT = 5
 
 
 def check_origin(estimator: Any) -> None:
-    """Raise NoSampleError if something outside has seen the whole table, and chose or fitted by it."""
+    """Raise NoSampleError if something was fitted to, or chosen by, all of the examples."""
     if is_searched(estimator):
         raise NoSampleError(
             "a search chooses among classifiers by all examples, the bound set included; give them "

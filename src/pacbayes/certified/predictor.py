@@ -91,6 +91,6 @@ def labels_of(predict: Callable[[Any], Any], x: Any, n: int) -> Array:
     labels = np.asarray(predict(x))
     if labels.shape != (n,):
         raise ValueError(
-            f"the predictor must return one label for each of {n} examples, got shape {labels.shape}"
+            f"predict must return one label for each of {n} examples, got shape {labels.shape}"
         )
     return labels

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -53,7 +52,7 @@ def split_off(n: int, fraction: Fraction, seed: int, groups: Any = None) -> Spli
     """
     units = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     count = int(units.max()) + 1
-    if not (fraction == "auto" or (isinstance(fraction, Real) and 0 < fraction < 1)):
+    if fraction != "auto" and not 0 < fraction < 1:
         raise ValueError(f"bound_fraction must be 'auto' or in (0, 1), got {fraction!r}")
     if count < 2:
         raise ValueError(f"need at least two examples or groups to split, got n_samples = {count}")

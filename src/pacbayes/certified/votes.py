@@ -55,6 +55,7 @@ def best_vote(
     """
     errors, (weight, n) = np.asarray(wrong, np.float64), _weights(groups, np.shape(wrong)[1])
     together, alone = (errors * weight) @ errors.T, errors @ weight
+    bound: Callable[[float, float, int, float], float]
     risk_of: Callable[[Array], float]
     if theorem == "tandem":
         bound, risk_of = bounds.tandem, lambda rho: float(rho @ together @ rho)
