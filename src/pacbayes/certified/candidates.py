@@ -22,6 +22,7 @@ __all__ = ["MEAN", "MeanOfProbabilities", "default_candidates", "named", "probab
 Array = NDArray[Any]
 Weights = Mapping[str, float] | Sequence[float]
 MEAN = "mean"
+_FOR_MEAN = 0.8
 _ROUND_DOWN = 1 - 2.0**-50  # shares that add up to 1 must not add up to more in floating point
 
 
@@ -67,15 +68,15 @@ def _numbered(estimators: Sequence[Any]) -> dict[str, Any]:
 def shares(names: Sequence[str], given: Weights | None) -> list[float]:
     """Return the share of δ that each candidate may spend; they add up to at most 1.
 
-    By default half goes to the mean of all candidates, if it is one, and the others share the rest
-    equally.
+    By default 80 % goes to the mean of all candidates, which is most often the best, and the others
+    share the rest equally; without a mean, all have equal shares.
 
     Args:
         given: positive weights, by name or in order, which are scaled to add up to 1.
     """
     if given is None:
-        others = 0.5 / (len(names) - 1) if MEAN in names else 1 / len(names)
-        weights = [0.5 if name == MEAN else others for name in names]
+        others = (1 - _FOR_MEAN) / (len(names) - 1) if MEAN in names else 1.0
+        weights = [_FOR_MEAN if name == MEAN else others for name in names]
     else:
         weights = _in_order(names, given)
     if not all(np.isfinite(w) and w > 0 for w in weights):

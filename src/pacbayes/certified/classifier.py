@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_y,
-    check_consistent_length,
     check_is_fitted,
     column_or_1d,
     validate_data,
@@ -49,6 +49,11 @@ def _delegated(name: str) -> Any:
     return available_if(offered)
 
 
+def _first(model: Any) -> Any:
+    """Return what receives the features: the first step of a pipeline, or the model itself."""
+    return model[0] if isinstance(model, Pipeline) else model
+
+
 class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Any classifier, with a certificate for the errors of `predict` on new examples.
 
@@ -68,9 +73,9 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             more. `vote` certifies a weighted majority of the candidates.
         average: let the mean of the candidates' `predict_proba` be one more candidate.
         shares: each candidate's share of δ, by name or in order (the mean is the last, `mean`). By
-            default half for the mean, and equal shares for the others.
-        bound_fraction: fraction of the examples, or groups, in the bound set; `auto` takes a half
-            of fewer than 1500, and 40 % of more.
+            default 80 % for the mean, and equal shares of the rest for the others.
+        bound_fraction: fraction of the examples, or groups, in the bound set; `auto` takes
+            45 % of up to 1000, 36 % of 2500, 25 % of 10,000 and so on (`fraction_for`).
         per_class: also certify the error on each class; δ is shared with these certificates.
         costs: (k, k), the cost of answering class j to an example of class i, in the order of
             `classes_`. The certificate is then about the mean cost.
@@ -149,8 +154,11 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self._forget()
         check_probability(self.delta)
         _, y = validate_data(self, X, y, skip_check_array=True)
-        y = _check_y(y)
-        check_consistent_length(X, y, groups)
+        if getattr(self, "n_features_in_", 1) == 0:
+            raise ValueError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+        X, y, groups = indexable(X, _check_y(y), groups)
+        if not len(y):
+            raise ValueError("need examples to fit, got none")
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
@@ -197,14 +205,16 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if self.estimator is not None:
-            tags.input_tags = get_tags(self.estimator).input_tags
-        elif self.candidates is None:
-            tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        candidates = named(self.estimator, self.candidates, 0).values()
+        inputs = [get_tags(_first(candidate)).input_tags for candidate in candidates]
+        for name in ("allow_nan", "sparse", "string", "categorical"):
+            setattr(tags.input_tags, name, all(getattr(tag, name) for tag in inputs))
         return tags
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
+        if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 1:
+            raise ValueError(f"X must have rows and columns. Reshape your data; got {X!r}")
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.estimator_
 

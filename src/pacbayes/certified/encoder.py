@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -22,8 +22,9 @@ _MISSING = "missing"
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table as float64: numbers as they are, missing ones as NaN, categories one-hot.
 
-    A column is numeric if all of its values are numbers, booleans, dates or missing. Any other
-    column holds categories, of which a missing value is one. Categories that are rare in, or absent
+    A column is numeric if all of its values, where fitted, are numbers, booleans, dates or missing;
+    anything else that it holds later counts as missing. Any other column holds categories, of which
+    a missing value is one. Categories that are rare in, or absent
     from, the table that was fitted share one indicator.
 
     Args:
@@ -52,6 +53,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.one_hot_.fit(np.stack(words, axis=1))
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
     def transform(self, X: Any) -> Array:
         """Return the encoded table, (n, d)."""
         check_is_fitted(self)
@@ -59,13 +65,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if len(columns) != self.n_features_in_:
             raise ValueError(f"X has {len(columns)} columns, but {self.n_features_in_} were fitted")
         parts, words = [], []
-        for i, (column, numeric) in enumerate(zip(columns, self.numeric_, strict=True)):
-            if not numeric:
-                words.append(_words(column))
-            elif (numbers := _numbers(column)) is None:
-                raise ValueError(f"column {i} held numbers when fitted, and now holds other values")
+        for column, numeric in zip(columns, self.numeric_, strict=True):
+            if numeric:
+                numbers = _numbers(column)
+                parts.append((_where_possible(column) if numbers is None else numbers)[:, None])
             else:
-                parts.append(numbers[:, None])
+                words.append(_words(column))
         if words:
             parts.append(self.one_hot_.transform(np.stack(words, axis=1)))
         return np.concatenate(parts, axis=1)
@@ -74,11 +79,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def columns_of(X: Any) -> Iterator[Array]:
     """Yield the columns of an array or a data frame."""
     if issparse(X):
-        raise ValueError("the default candidates need a dense table; call X.toarray(), or give "
-                         "estimator= or candidates= that take sparse matrices")  # fmt: skip
+        raise ValueError(
+            "sparse input is not supported by the default candidates: call X.toarray(), or give "
+            "estimator= or candidates= that take it"
+        )
     if hasattr(X, "iloc"):
         return (np.asarray(X.iloc[:, i]) for i in range(X.shape[1]))
     table = np.asarray(X)
+    if table.dtype.kind == "c":
+        raise ValueError("Complex data not supported; give real and imaginary parts as columns")
     if table.ndim != 2:
         raise ValueError(f"X must have rows and columns, got shape {table.shape}")
     return iter(table.T)
@@ -103,5 +112,13 @@ def _numbers(column: Array) -> Array | None:
     return np.array([np.nan if is_missing(v) else float(v) for v in column])
 
 
+def _where_possible(column: Array) -> Array:
+    """Return the numbers in a column, and NaN for everything else."""
+    return np.array([float(v) if isinstance(v, Real) else np.nan for v in column])
+
+
 def _words(column: Array) -> Array:
+    for value in column:
+        if not isinstance(value, Hashable):
+            raise TypeError(f"argument must be a string or a number, got {value!r}")
     return np.array([_MISSING if is_missing(v) else str(v) for v in column], dtype=object)
