@@ -133,7 +133,7 @@ def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
     names, given = list(fitted), task.settings["shares"]
     given = None if task.settings["choose"] == "cross-validation" else given
     ledger = share_out(task.settings["delta"], names, shares(names, given), _claims(task))
-    there = BoundSet(y, groups, task.loss, ledger, task.split, task.settings["repeats"])
+    there = BoundSet(y, groups, task.loss, ledger, task.split)
     predicted = {name: labels_of(model.predict, X, len(y)) for name, model in fitted.items()}
     issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
     best = min(names, key=lambda name: issued[name].bound)
@@ -202,7 +202,7 @@ def _vote(task: Task) -> Chosen:
     votes = {t: best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES}
     best = min(votes.values(), key=lambda vote: vote.bound)
     model = WeightedVote(list(fitted.values()), best.weights, task.classes)
-    there = BoundSet(y, groups, task.loss, ledger, task.split, task.settings["repeats"])
+    there = BoundSet(y, groups, task.loss, ledger, task.split)
     issued = {t: replace(there.overall(t, model.predict(X)), bound=v.bound, theorem=t, kl=v.kl,
                          predictor=f"weighted vote of {len(fitted)} candidates")
               for t, v in votes.items()}  # fmt: skip

@@ -55,7 +55,6 @@ class BoundSet:
         loss: what a wrong answer costs.
         ledger: how δ is shared.
         split: where the bound set comes from.
-        repeats: whether duplicates were declared natural.
     """
 
     y: Array
@@ -63,7 +62,6 @@ class BoundSet:
     loss: Loss
     ledger: Ledger
     split: Split
-    repeats: bool = False
 
     @property
     def unit(self) -> str:
@@ -121,14 +119,13 @@ class BoundSet:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the certificates take on trust."""
-        natural = ("repeated examples occur naturally",) if self.repeats else ()
         return (
             independence(self.groups),
             f"the bound set was drawn from seed {self.split.seed}, and from no other seed before",
             "candidates were fitted to the other examples alone, and all of them are in the ledger",
             "the features of an example were computed without the other examples",
             "the set of classes was known beforehand",
-            *natural,
+            "repeated examples, if there are any, occur naturally",
         )
 
     @property

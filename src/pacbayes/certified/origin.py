@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing
 
+from pacbayes.certified.encoder import columns_of, is_missing
 from pacbayes.data.checks import FittedError, NoSampleError, check_sample
 from pacbayes.data.pipelines import fitted_before, is_searched
 
@@ -38,22 +40,35 @@ def check_origin(estimator: Any) -> None:
 def check_rows(X: Any, y: Array, *, repeats: bool) -> None:
     """Raise NoSampleError if examples are repeated or, where X is numeric, visibly scaled to fit.
 
+    Tables with strings or missing values repeat rows by nature. There, only rows with a value in a
+    column of mostly different values count.
+
     Args:
         repeats: allow duplicates, which are natural in data with few discrete features.
     """
-    table = X if isinstance(X, np.ndarray) else None
-    if table is not None and table.ndim == 2 and table.dtype.kind in "biuf":
-        finite = np.isfinite(table).all()
-        if finite and table.shape[1]:
-            labels = torch.from_numpy(np.unique(y, return_inverse=True)[1])
-            check_sample(torch.tensor(table.astype(np.float64)), labels, repeats=repeats)
-            return
-    if not repeats:
+    numbers = _numeric(X)
+    if numbers is not None:
+        labels = torch.from_numpy(np.unique(y, return_inverse=True)[1])
+        check_sample(torch.from_numpy(numbers), labels, repeats=repeats)
+    elif not repeats:
         _refuse_repeats(X, y)
 
 
+def _numeric(X: Any) -> Array | None:
+    """Return a table of finite numbers as float64, or None."""
+    kinds = getattr(X, "dtypes", None)  # of a data frame
+    if kinds is None:
+        kinds = [X.dtype] if isinstance(X, np.ndarray) else []
+    if not len(kinds) or any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds):
+        return None
+    numbers = np.array(X, np.float64)
+    return numbers if numbers.ndim == 2 and numbers.size and np.isfinite(numbers).all() else None
+
+
 def _refuse_repeats(X: Any, y: Array) -> None:
-    again = len(y) - len({hash((row, str(label))) for row, label in zip(_rows(X), y, strict=True)})
+    rows = zip(_rows(X), y, _distinctive(X, len(y)), strict=True)
+    keys = [(row, str(label)) for row, label, counts in rows if counts]
+    again = len(keys) - len(set(keys))
     if again > max(_ANYWAY, _FEW * len(y)):
         raise NoSampleError(
             f"{again} of {len(y)} examples are duplicates: examples that were augmented or drawn "
@@ -66,14 +81,24 @@ def _rows(X: Any) -> Iterator[Any]:
     """Yield something hashable for each row of an array, data frame, sparse matrix or list."""
     if issparse(X):
         rows = X.tocsr()
-        for start, end in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
+        for start, end in pairwise(rows.indptr):
             yield rows.indices[start:end].tobytes(), rows.data[start:end].tobytes()
     elif hasattr(X, "itertuples"):
         yield from map(repr, X.itertuples(index=False, name=None))
-    elif isinstance(X, np.ndarray) and X.dtype != object:
-        yield from (row.tobytes() for row in X)
     else:
-        yield from (repr(list(row) if isinstance(row, np.ndarray) else row) for row in X)
+        yield from (repr(row.tolist() if hasattr(row, "tolist") else row) for row in X)
+
+
+def _distinctive(X: Any, n: int) -> Array:
+    """Return whether each row has a value in a column of mostly different values."""
+    if not hasattr(X, "iloc") and not isinstance(X, np.ndarray):  # texts, sparse matrices
+        return np.ones(n, bool)
+    found = np.zeros(n, bool)
+    for column in columns_of(X):
+        there = np.array([not is_missing(value) for value in column])
+        if len(set(map(str, column[there]))) > n / 4:
+            found |= there
+    return found
 
 
 def check_batches(predict: Callable[[Any], Any], X: Any, predicted: Array) -> None:

@@ -44,7 +44,7 @@ def fraction_for(n: int) -> float:
     0.45·min(1, (1000/n)^¼): 45 % of up to 1000, 36 % of 2500, 25 % of 10,000, 8 % of a million.
     Chosen on the sets of `make tables`, with other splits than it uses.
     """
-    return 0.45 * min(1.0, (1000 / n) ** 0.25)
+    return 0.45 * min(1.0, math.pow(1000 / n, 0.25))
 
 
 def split_off(n: int, fraction: Fraction, seed: int, groups: Any = None) -> Split:
