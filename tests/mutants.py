@@ -21,6 +21,7 @@ ATTACKS = "tests/attacks"
 DRAWN = "tests/certificates/test_kept.py"
 ESTIMATOR = "tests/test_sklearn.py -k not(scikit_learn_has)"
 EXAMPLES = "tests/data/test_checks.py"
+CERTIFIED = "tests/certified -k not(has_nothing)"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -392,6 +393,54 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/checks.py", "_close(rows.std(0, correction=0), 1)", "False", EXAMPLES),
     ("data/checks.py", "_close(quartiles[1], 0) and", "False and", EXAMPLES),
     ("data/checks.py", "distinct > len(rows) / 2", "distinct > 0", EXAMPLES),
+    ("bounds/monte_carlo.py", "* (1 + _QUANTILE)", "", "tests/bounds/test_monte_carlo.py"),
+    (
+        "bounds/monte_carlo.py",
+        "beta.isf(delta, errors + 1",
+        "beta.isf(delta, errors",
+        "tests/bounds/test_monte_carlo.py",
+    ),
+    ("bounds/theorems.py", "    if kl:\n", "    if False:\n", "tests/bounds/test_theorems.py"),
+    ("certified/candidates.py", "w / total * (", "w * (", CERTIFIED),
+    ("certified/claims.py", "delta * share / len(claims)", "delta * share", CERTIFIED),
+    ("certified/claims.py", "delta * share / len", "delta / len", CERTIFIED),
+    ("certified/claims.py", "self.y == label", "predicted == label", CERTIFIED),
+    ("certified/claims.py", "~answers, np.float64", "answers, np.float64", CERTIFIED),
+    ("certified/claims.py", "binary=binary and self.groups is None", "binary=binary", CERTIFIED),
+    ("certified/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
+    ("certified/splitting.py", "order[:size]", "np.arange(size)", CERTIFIED),
+    (
+        "certified/splitting.py",
+        "np.arange(n) if groups is None else",
+        "np.arange(n) if True else",
+        CERTIFIED,
+    ),
+    ("certified/certificate.py", "int(total) / n", "max(0, int(total) - 1) / n", CERTIFIED),
+    (
+        "certified/certificate.py",
+        "n, delta = len(losses), ledger[part]",
+        "n, delta = len(losses), ledger.total",
+        CERTIFIED,
+    ),
+    ("certified/certificate.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
+    ("certified/losses.py", "(y, predicted))", "(predicted, y))", CERTIFIED),
+    ("certified/votes.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
+    ("certified/votes.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
+    ("certified/votes.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
+    (
+        "certified/choosing.py",
+        "task.part(task.split.own)\n    jobs",
+        "task.part(np.arange(len(task.y)))\n    jobs",
+        CERTIFIED,
+    ),
+    ("certified/origin.py", "if is_searched(estimator)", "if False", CERTIFIED),
+    ("certified/classifier.py", "            check_origin(self)\n", "", CERTIFIED),
+    (
+        "certified/classifier.py",
+        "            check_rows(task.X",
+        "            (lambda *_, **__: 0)(task.X",
+        CERTIFIED,
+    ),
 ]
 
 
