@@ -31,7 +31,11 @@ LINEAR = {"weak": make_pipeline(StandardScaler(), LogisticRegression(C=0.01)), "
 
 
 @parametrize_with_checks(
-    [CertifiedClassifier(LogisticRegression()), CertifiedClassifier(candidates=FAST)]
+    [
+        CertifiedClassifier(LogisticRegression()),
+        CertifiedClassifier(candidates=FAST),
+        CertifiedClassifier(),
+    ]
 )
 @pytest.mark.filterwarnings("ignore::pacbayes.sklearn.CertificateWarning")
 def test_scikit_learn_has_nothing_to_say(estimator, check):
