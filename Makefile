@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors reading mutants dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors reading tables mutants dist clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -74,6 +74,9 @@ reading: .venv/installed
 
 recipes: .venv/installed
 	$(BIN)/python benchmarks/recipes.py
+
+tables: .venv/installed
+	$(BIN)/python benchmarks/tables.py
 
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py

@@ -28,6 +28,7 @@ CARELESS = "tests/attacks/test_careless_use.py"
 KEYED = "tests/networks/test_risk.py tests/attacks/test_forged_files.py"
 TABLES = "tests/data/test_reading.py"
 ENCODING = "tests/data/test_encoding.py"
+CERTIFIED = "tests/certified -k not(has_nothing)"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -494,6 +495,54 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("runs/preparation.py", "remarks += check_split(", "remarks = remarks or (", FORGED),
     ("sklearn.py", 'update={"seed": 0}', "update={}", CARELESS),
     ("training/trainer.py", "        _refuse_other_scales(network, settings)\n", "", CARELESS),
+    ("bounds/monte_carlo.py", "* (1 + _QUANTILE)", "", "tests/bounds/test_monte_carlo.py"),
+    (
+        "bounds/monte_carlo.py",
+        "beta.isf(delta, errors + 1",
+        "beta.isf(delta, errors",
+        "tests/bounds/test_monte_carlo.py",
+    ),
+    ("bounds/theorems.py", "    if kl:\n", "    if False:\n", "tests/bounds/test_theorems.py"),
+    ("certified/candidates.py", "w / total * (", "w * (", CERTIFIED),
+    ("certified/claims.py", "delta * share / len(claims)", "delta * share", CERTIFIED),
+    ("certified/claims.py", "delta * share / len", "delta / len", CERTIFIED),
+    ("certified/claims.py", "self.y == label", "predicted == label", CERTIFIED),
+    ("certified/claims.py", "~answers, np.float64", "answers, np.float64", CERTIFIED),
+    ("certified/claims.py", "binary=binary and self.groups is None", "binary=binary", CERTIFIED),
+    ("certified/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
+    ("certified/splitting.py", "order[:size]", "np.arange(size)", CERTIFIED),
+    (
+        "certified/splitting.py",
+        "np.arange(n) if groups is None else",
+        "np.arange(n) if True else",
+        CERTIFIED,
+    ),
+    ("certified/certificate.py", "int(total) / n", "max(0, int(total) - 1) / n", CERTIFIED),
+    (
+        "certified/certificate.py",
+        "n, delta = len(losses), ledger[part]",
+        "n, delta = len(losses), ledger.total",
+        CERTIFIED,
+    ),
+    ("certified/certificate.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
+    ("certified/losses.py", "(y, predicted))", "(predicted, y))", CERTIFIED),
+    ("certified/votes.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
+    ("certified/votes.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
+    ("certified/votes.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
+    (
+        "certified/choosing.py",
+        "task.part(task.split.own)\n    jobs",
+        "task.part(np.arange(len(task.y)))\n    jobs",
+        CERTIFIED,
+    ),
+    ("certified/origin.py", "if is_searched(estimator)", "if False", CERTIFIED),
+    ("certified/classifier.py", "            check_origin(self)\n", "", CERTIFIED),
+    (
+        "certified/classifier.py",
+        "            check_rows(task.X",
+        "            (lambda *_, **__: 0)(task.X",
+        CERTIFIED,
+    ),
 ]
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.certificates.certify import certify
+    from pacbayes.certified.classifier import CertifiedClassifier
+    from pacbayes.certified.predictor import certify_predictor
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
@@ -29,6 +31,8 @@ _HOMES = {
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
+    "certified.classifier": ("CertifiedClassifier",),
+    "certified.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),
     "networks.gaussian": ("Gaussian", "kl"),
@@ -43,6 +47,7 @@ _HOMES = {
 __all__ = [
     "Certificate",
     "CertificateWarning",
+    "CertifiedClassifier",
     "Dense",
     "Deterministic",
     "Gaussian",
@@ -56,6 +61,7 @@ __all__ = [
     "build_network",
     "catoni",
     "certify",
+    "certify_predictor",
     "dense_network",
     "empirical_risk",
     "exact_aggregate",

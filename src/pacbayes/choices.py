@@ -35,11 +35,12 @@ MonteCarlo = Literal["kl-chernoff", "stratified-bernstein"]
 
 
 class Predictor(Enum):
-    """A way to predict with a posterior Q; every certificate covers exactly one."""
+    """A way to predict: with a posterior Q, or fixed. Every certificate covers exactly one."""
 
     RANDOMISED = "randomised"
     VOTE = "vote"
     DRAWN = "drawn"
+    FIXED = "fixed"
 
     @property
     def title(self) -> str:
@@ -78,5 +79,10 @@ _PREDICTORS = {
         "One network, drawn and kept",
         "certificate-drawn.json",
         "one network drawn from Q and kept, whose weights are in drawn.safetensors",
+    ),
+    Predictor.FIXED: _Texts(
+        "A fixed predictor",
+        "certificate-fixed.json",
+        "a predictor fixed before the bound set was seen",
     ),
 }

@@ -4,11 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from scipy.stats import binom
 
 from pacbayes.bounds import (
     bernstein,
     betting,
+    clopper_pearson,
     empirical_bernstein,
     kl_chernoff,
     stratified_bernstein,
@@ -147,3 +149,28 @@ def test_betting_ends_where_one_over_delta_was_won(delta):
 def test_more_nonsense_is_refused(call):
     with pytest.raises(ValueError, match="must be"):
         call()
+
+
+@pytest.mark.parametrize("n", [1, 2, 37, 300, 5000, 10**6])
+@pytest.mark.parametrize("delta", [0.5, 0.05, 0.0125, 0.01, 1e-10])
+def test_clopper_pearson_is_above_the_exact_quantile_and_near_it(n, delta):
+    for errors in {min(k, n - 1) for k in (0, 1, 2, 5, n // 50, n // 3, n - 1)}:
+        bound = clopper_pearson(errors / n, n, delta)
+        if bound == 1:  # within rounding of it
+            assert delta ** (1 / n) < 1e-9 or errors == n - 1
+            continue
+        assert _tail(errors, n, bound) <= arb(delta)
+        assert _tail(errors, n, bound * (1 - 3e-9)) >= arb(delta)
+
+
+def _tail(errors, n, p):
+    """P(Bin(n, p) ≤ errors) in interval arithmetic."""
+    with ctx.workprec(600):
+        return (1 - arb(p)).beta_lower(arb(n - errors), arb(errors + 1), regularized=True)
+
+
+def test_clopper_pearson_counts_the_errors_of_a_rate_exactly():
+    for n in range(1, 300):
+        for errors in range(1, n):
+            expected = clopper_pearson((errors - 0.5) / n, n, 0.05)
+            assert clopper_pearson(errors / n, n, 0.05) == expected

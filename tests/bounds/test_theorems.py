@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import mpmath
 import pytest
 
 from pacbayes import bounds
@@ -29,14 +30,16 @@ EXPECTED = {
     "disintegrated": bounds.disintegrated(*NUMBERS),
     "catoni-fixed": bounds.catoni_fixed(*NUMBERS, guess=0.04),
     "disintegrated-fixed": bounds.disintegrated_fixed(*NUMBERS, C=0.8),
+    "held-out": bounds.clopper_pearson(0.05, 6000, 0.02),
 }
 
 
 @pytest.mark.parametrize("name", THEOREMS)
 def test_each_name_is_its_theorem(name):
-    result = calculate(name, *NUMBERS, FREE.get(name, {}))
+    numbers = NUMBERS if THEOREMS[name].has_kl else (0.05, 0.0, *NUMBERS[2:])
+    result = calculate(name, *numbers, FREE.get(name, {}))
     assert result["bound"] == EXPECTED[name]
-    assert (result["name"], result["kl"], result["n"], result["delta"]) == (name, *NUMBERS[1:])
+    assert (result["name"], result["kl"], result["n"], result["delta"]) == (name, *numbers[1:])
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,27 @@ def test_what_a_theorem_leaves_free_can_be_given(name, free, value):
 def test_what_does_not_fit_is_refused(name, risk, free, message):
     with pytest.raises(ValueError, match=message):
         calculate(name, risk, 1.0, 100, 0.05, free)
+
+
+def test_held_out_is_the_exact_binomial_tail_and_needs_no_kl():
+    bound = calculate("held-out", 0.05, None, 1000, 0.05, {})["bound"]
+    with mpmath.workdps(40):
+        p = mpmath.mpf(bound)
+        tail = sum(mpmath.binomial(1000, k) * p**k * (1 - p) ** (1000 - k) for k in range(51))
+    assert 0.05 * (1 - 1e-7) < tail <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "kl", "message"),
+    [
+        ("held-out", 1.0, "held-out is for a predictor fixed beforehand, whose KL is 0, got 1.0"),
+        ("held-out", float("nan"), "kl must be finite"),
+        ("small-kl", None, "small-kl needs --kl"),
+    ],
+)
+def test_a_kl_is_given_exactly_where_there_is_a_posterior(name, kl, message):
+    with pytest.raises(ValueError, match=message):
+        calculate(name, 0.05, kl, 1000, 0.05, {})
 
 
 def test_certify_offers_every_theorem_that_certifies_and_the_choice_among_them():

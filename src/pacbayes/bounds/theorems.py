@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
+from pacbayes.bounds.domain import check
 from pacbayes.bounds.fixed_c import catoni_fixed, disintegrated_fixed
+from pacbayes.bounds.monte_carlo import clopper_pearson
 from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, thiemann
 from pacbayes.bounds.split_kl import split_kl
 from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
@@ -42,6 +44,7 @@ class Theorem:
         predictor: which predictor it covers.
         citation: where it is proved.
         factor: what Markov's inequality multiplies the risk by.
+        has_kl: whether it charges for a posterior; a predictor fixed beforehand has none.
         pairs: whether its risk is that of pairs of draws, which err together.
         certifies: whether `certify` issues it.
         in_best_of: whether `best-of` chooses among it and others.
@@ -55,6 +58,7 @@ class Theorem:
     predictor: Predictor
     citation: str
     factor: float = 1.0
+    has_kl: bool = True
     pairs: bool = False
     certifies: bool = True
     in_best_of: bool = False
@@ -80,6 +84,14 @@ def _split_kl(
 
 def _c_bound(risk: float, kl: float, n: int, delta: float, *, disagreement: float) -> float:
     return c_bound(risk, disagreement, kl, n, delta)
+
+
+def _held_out(risk: float, kl: float, n: int, delta: float) -> float:
+    """Bound the error of a fixed predictor: the largest p with P(Bin(n, p) ≤ errors) ≥ δ."""
+    check(risk, kl, n, delta)
+    if kl:
+        raise ValueError(f"held-out is for a predictor fixed beforehand, whose KL is 0, got {kl}")
+    return clopper_pearson(risk, n, delta)
 
 
 def _catoni_chosen(
@@ -166,6 +178,14 @@ _OTHERS = (
         "Rivasplata et al. 2020",
         free={"networks": "networks"},
     ),
+    Theorem(
+        "held-out",
+        _held_out,
+        Predictor.FIXED,
+        "Clopper & Pearson 1934",
+        has_kl=False,
+        certifies=False,
+    ),
 )
 _AT_A_FIXED_C = (
     Theorem(
@@ -203,16 +223,25 @@ else:  # the command line offers exactly what the table has
 
 
 def calculate(
-    name: TheoremName, risk: float | None, kl: float, n: int, delta: float, free: dict[str, Any]
+    name: TheoremName,
+    risk: float | None,
+    kl: float | None,
+    n: int,
+    delta: float,
+    free: dict[str, Any],
 ) -> dict[str, Any]:
     """Return a bound with the numbers it was computed from, free parameters included.
 
     Args:
-        kl: KL(Q|P); for a drawn network, ln(dQ/dP) at the drawn weights.
+        kl: KL(Q|P); for a drawn network, ln(dQ/dP) at the drawn weights; for `held-out`, None.
         free: free parameters by the names of their options.
     """
     theorem = THEOREMS[name]
     theorem.check_options([*free, *(["risk"] if risk is not None else [])])
+    if kl is None:
+        if theorem.has_kl:
+            raise ValueError(f"{name} needs --kl")
+        kl = 0.0
     numbers = (risk or 0.0, kl, n, delta)
     given = {theorem.free[option]: value for option, value in free.items()}
     used = theorem.chosen(*numbers, **given)

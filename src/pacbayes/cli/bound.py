@@ -33,8 +33,8 @@ def bound(
     kl: Annotated[
         float | None,
         typer.Option(
-            help="KL(Q|P) in nats; for a drawn network, ln(dQ/dP) at its weights.  "
-            "[default: 0, for Q = P]"
+            help="KL(Q|P) in nats; for a drawn network, ln(dQ/dP) at its weights; "
+            "held-out has none."
         ),
     ] = None,
     risk: Annotated[
@@ -63,6 +63,8 @@ def bound(
     pacbayes bound tandem --risk 0.004 --kl 2363 --n 60000
 
     pacbayes bound catoni-fixed --risk 0.05 --kl 1 --n 300 --guess 0.04
+
+    pacbayes bound held-out --risk 0.05 --n 1000
     """
     from pacbayes.bounds.theorems import calculate
 
@@ -79,16 +81,16 @@ def bound(
     )
     lists = given({"levels": levels, "parts": parts})
     free |= {option: numbers(option, text) for option, text in lists.items()}
-    result = calculate(name, risk, kl or 0.0, n, delta, free)
+    result = calculate(name, risk, kl, n, delta, free)
     if as_json:
         print(json.dumps(result))
     else:
-        _show(name, result, "" if kl is not None else " for Q = P")
+        _show(name, result)
 
 
-def _show(name: str, result: dict[str, float], assumed: str) -> None:
+def _show(name: str, result: dict[str, float]) -> None:
     from pacbayes.bounds import percent_up
 
     note = " (vacuous)" if result["bound"] >= 1 else ""
     at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
-    print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}{assumed}")
+    print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")

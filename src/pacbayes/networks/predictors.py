@@ -68,8 +68,13 @@ def _drawn(network: Network, x: Tensor, seed: int, samples: int, weights: Weight
     return Decisions(network.task.decide(output), output)
 
 
+def _fixed(network: Network, x: Tensor, seed: int, samples: int, weights: Weights) -> Decisions:
+    raise ValueError("a run has no fixed predictor; choose randomised, vote or drawn")
+
+
 _RULES: dict[Predictor, Callable[[Network, Tensor, int, int, Weights], Decisions]] = {
     Predictor.RANDOMISED: _randomised,
     Predictor.VOTE: _vote,
     Predictor.DRAWN: _drawn,
+    Predictor.FIXED: _fixed,
 }

@@ -1,0 +1,1 @@
+"""Certificates for predictors of any kind, from examples that they never saw."""

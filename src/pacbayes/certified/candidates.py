@@ -1,0 +1,122 @@
+"""Candidates: the estimators among which a classifier may choose, and their shares of δ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pacbayes.certified.encoder import TableEncoder
+
+__all__ = ["MEAN", "MeanOfProbabilities", "default_candidates", "named", "probabilities", "shares"]
+
+Array = NDArray[Any]
+Weights = Mapping[str, float] | Sequence[float]
+MEAN = "mean"
+_FOR_MEAN = 0.8
+_ROUND_DOWN = 1 - 2.0**-50  # shares that add up to 1 must not add up to more in floating point
+
+
+def default_candidates(seed: int) -> dict[str, Any]:
+    """Return gradient boosting, a random forest, logistic regression and a neural network."""
+    return {
+        "gradient boosting": _trees(HistGradientBoostingClassifier(random_state=seed)),
+        "random forest": _trees(RandomForestClassifier(random_state=seed)),
+        "logistic regression": _scaled(LogisticRegression(max_iter=1000)),
+        "neural network": _scaled(MLPClassifier(random_state=seed)),
+    }
+
+
+def _trees(model: Any) -> Pipeline:
+    return make_pipeline(TableEncoder(), model)
+
+
+def _scaled(model: Any) -> Pipeline:
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    return make_pipeline(TableEncoder(), filled, StandardScaler(), model)
+
+
+def named(estimator: Any, candidates: Any, seed: int) -> dict[str, Any]:
+    """Return the candidates by name: those given, or the default ones."""
+    if estimator is not None and candidates is not None:
+        raise ValueError("give either estimator or candidates, not both")
+    if estimator is not None:
+        return {type(estimator).__name__: estimator}
+    if candidates is None:
+        return default_candidates(seed)
+    if not isinstance(candidates, Mapping | Sequence) or not len(candidates):
+        raise ValueError(f"candidates must be a list or dict of estimators, got {candidates!r}")
+    found = dict(candidates) if isinstance(candidates, Mapping) else _numbered(candidates)
+    if MEAN in found:
+        raise ValueError(f"{MEAN!r} is the name of the candidates' mean; choose another name")
+    return found
+
+
+def _numbered(estimators: Sequence[Any]) -> dict[str, Any]:
+    return {f"{i} {type(e).__name__}": e for i, e in enumerate(estimators, 1)}
+
+
+def shares(names: Sequence[str], given: Weights | None) -> list[float]:
+    """Return the share of δ that each candidate may spend; they add up to at most 1.
+
+    By default 80 % goes to the mean of all candidates, which is most often the best, and the others
+    share the rest equally; without a mean, all have equal shares.
+
+    Args:
+        given: positive weights, by name or in order, which are scaled to add up to 1.
+    """
+    if given is None:
+        others = (1 - _FOR_MEAN) / (len(names) - 1) if MEAN in names else 1.0
+        weights = [_FOR_MEAN if name == MEAN else others for name in names]
+    else:
+        weights = _in_order(names, given)
+    if not all(np.isfinite(w) and w > 0 for w in weights):
+        raise ValueError(f"shares must be positive numbers, got {weights}")
+    total = fsum(weights)
+    return [w / total * (_ROUND_DOWN if len(names) > 1 else 1.0) for w in weights]
+
+
+def _in_order(names: Sequence[str], given: Weights) -> list[float]:
+    matches = set(given) == set(names) if isinstance(given, Mapping) else len(given) == len(names)
+    if not matches:
+        raise ValueError(f"shares must name each of {', '.join(names)} once, got {given!r}")
+    values = [given[name] for name in names] if isinstance(given, Mapping) else given
+    return [float(value) for value in values]
+
+
+class MeanOfProbabilities:
+    """The classifier that answers by the mean of its members' `predict_proba`.
+
+    Args:
+        members: fitted classifiers.
+        classes: all labels, sorted.
+    """
+
+    def __init__(self, members: Sequence[Any], classes: Array) -> None:
+        self.members = tuple(members)
+        self.classes_ = classes
+
+    def predict_proba(self, X: Any) -> Array:
+        mean: Array = np.mean([probabilities(m, X, self.classes_) for m in self.members], axis=0)
+        return mean
+
+    def predict(self, X: Any) -> Array:
+        labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+
+def probabilities(model: Any, X: Any, classes: Array) -> Array:
+    """Return `predict_proba` with a column for each class, (n, k); zeros for those never seen."""
+    p = model.predict_proba(X)
+    full = np.zeros((len(p), len(classes)))
+    full[:, np.searchsorted(classes, model.classes_)] = p
+    return full

@@ -1,0 +1,210 @@
+"""Fit candidates to one part of the examples, and choose and certify one on the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
+from sklearn.utils import _safe_indexing
+
+from pacbayes.certified.abstention import threshold_for
+from pacbayes.certified.candidates import MEAN, MeanOfProbabilities, probabilities, shares
+from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certified.claims import (
+    ANSWERED,
+    OVERALL,
+    UNANSWERED,
+    BoundSet,
+    class_claim,
+    share_out,
+)
+from pacbayes.certified.losses import Loss, of_units
+from pacbayes.certified.predictor import labels_of
+from pacbayes.certified.splitting import Split
+from pacbayes.certified.votes import WeightedVote, best_vote
+from pacbayes.sklearn import CertificateWarning
+
+__all__ = ["Choice", "Chosen", "Task", "choose"]
+
+Array = NDArray[Any]
+Choice = Literal["bound", "cross-validation", "vote"]
+_FOLDS = 5
+_VOTES = ("first-order", "tandem")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Examples, their split, and the candidates.
+
+    Attributes:
+        candidates: not yet fitted, by name.
+        settings: parameters of the classifier.
+        quiet: warnings of candidates that are of no interest, such as their own certificates.
+    """
+
+    X: Any
+    y: Array
+    groups: Array | None
+    classes: Array
+    split: Split
+    candidates: dict[str, Any]
+    loss: Loss
+    settings: Mapping[str, Any]
+    quiet: tuple[type[Warning], ...] = (CertificateWarning,)
+
+    def part(self, indices: Array) -> tuple[Any, Array, Array | None]:
+        """Return examples, labels and groups at these indices."""
+        groups = None if self.groups is None else self.groups[indices]
+        return _safe_indexing(self.X, indices), self.y[indices], groups
+
+    def always_the_largest(self) -> tuple[Any, float]:
+        """Return the most frequent class outside the bound set, and the loss of answering it."""
+        labels, counts = np.unique(self.y[self.split.own], return_counts=True)
+        _, y, groups = self.part(self.split.bound)
+        answer = np.full(len(y), labels[counts.argmax()])
+        return answer[0], float(of_units(self.loss(answer, y), groups).mean())
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The chosen classifier, fitted, with its certificates."""
+
+    name: str
+    estimator: Any
+    fitted: dict[str, Any]
+    certificate: HeldOutCertificate
+    certificates: dict[str, HeldOutCertificate]
+    weights: dict[str, float] = field(default_factory=dict)
+    of_classes: dict[Any, HeldOutCertificate] = field(default_factory=dict)
+    threshold: float = 0.0
+    answered: HeldOutCertificate | None = None
+    unanswered: HeldOutCertificate | None = None
+
+
+def choose(task: Task) -> Chosen:
+    """Fit the candidates, choose one of them or a vote, and certify it."""
+    how = task.settings["choose"]
+    if how not in get_args(Choice):
+        raise ValueError(f"choose must be one of {', '.join(get_args(Choice))}, got {how!r}")
+    if len(np.unique(task.y[task.split.own])) < 2:
+        raise ValueError("the examples outside the bound set are all of one class; need more data")
+    if how == "vote":
+        return _vote(task)
+    candidates = task.candidates
+    if how == "cross-validation" and len(candidates) > 1:
+        best = min(candidates, key=lambda name: _cross_validated_loss(task, name))
+        candidates = {best: candidates[best]}
+    fitted = _fitted(task, candidates)
+    if task.settings["average"] and len(fitted) > 1:
+        fitted |= _mean(fitted, task.classes)
+    return _best(task, fitted)
+
+
+def _fitted(task: Task, candidates: Mapping[str, Any]) -> dict[str, Any]:
+    """Fit clones of the candidates to the examples outside the bound set."""
+    X, y, _ = task.part(task.split.own)
+    jobs = [delayed(_fit)(clone(candidate), X, y, task.quiet) for candidate in candidates.values()]
+    return dict(zip(candidates, Parallel(task.settings["n_jobs"])(jobs), strict=True))
+
+
+def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
+    with warnings.catch_warnings():
+        for category in quiet:
+            warnings.simplefilter("ignore", category)
+        return model.fit(X, y)
+
+
+def _mean(fitted: Mapping[str, Any], classes: Array) -> dict[str, Any]:
+    if not all(hasattr(model, "predict_proba") for model in fitted.values()):
+        return {}
+    return {MEAN: MeanOfProbabilities(list(fitted.values()), classes)}
+
+
+def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
+    """Certify every candidate with its share of δ, and choose the one with the smallest bound."""
+    X, y, groups = task.part(task.split.bound)
+    names, given = list(fitted), task.settings["shares"]
+    given = None if task.settings["choose"] == "cross-validation" else given
+    ledger = share_out(task.settings["delta"], names, shares(names, given), _claims(task))
+    there = BoundSet(y, groups, task.loss, ledger, task.split)
+    predicted = {name: labels_of(model.predict, X, len(y)) for name, model in fitted.items()}
+    issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
+    best = min(names, key=lambda name: issued[name].bound)
+    chosen = Chosen(best, fitted[best], fitted, issued[best], issued)
+    if task.settings["per_class"]:
+        classes = {c: there.on_class(best, predicted[best], c) for c in task.classes}
+        chosen = replace(chosen, of_classes=classes)
+    if task.settings["target_error"] is not None:
+        chosen = _abstaining(task, chosen, there, predicted[best], X)
+    return chosen
+
+
+def _claims(task: Task) -> list[str]:
+    """Return the names of all claims about one candidate."""
+    of_classes = [class_claim(c) for c in task.classes] if task.settings["per_class"] else []
+    abstaining = [] if task.settings["target_error"] is None else [ANSWERED, UNANSWERED]
+    return [OVERALL, *of_classes, *abstaining]
+
+
+def _abstaining(task: Task, chosen: Chosen, there: BoundSet, predicted: Array, X: Any) -> Chosen:
+    """Certify answered examples; the threshold is a function of the candidate's own examples."""
+    members = [n for n in task.candidates if chosen.name in (n, MEAN)]
+    p = np.mean([_cross_validated(task, n, "predict_proba") for n in members], axis=0)
+    own = np.unique(task.y[task.split.own])
+    wrong = own[p.argmax(axis=1)] != task.y[task.split.own]
+    threshold = threshold_for(p.max(axis=1), wrong, task.settings["target_error"])
+    answers = probabilities(chosen.estimator, X, task.classes).max(axis=1) >= threshold
+    return replace(
+        chosen,
+        threshold=threshold,
+        answered=there.answered(chosen.name, predicted, answers),
+        unanswered=there.unanswered(chosen.name, answers),
+    )
+
+
+def _cross_validated_loss(task: Task, name: str) -> float:
+    _, y, groups = task.part(task.split.own)
+    losses = task.loss(_cross_validated(task, name, "predict"), y)
+    return float(of_units(losses, groups).mean())
+
+
+def _cross_validated(task: Task, name: str, method: str) -> Array:
+    """Return cross-validated predictions for the examples outside the bound set."""
+    X, y, groups = task.part(task.split.own)
+    folds = StratifiedKFold(_FOLDS) if groups is None else GroupKFold(_FOLDS)
+    model, jobs = clone(task.candidates[name]), task.settings["n_jobs"]
+    with warnings.catch_warnings():
+        for category in task.quiet:
+            warnings.simplefilter("ignore", category)
+        predictions: Array = cross_val_predict(
+            model, X, y, groups=groups, cv=folds, method=method, n_jobs=jobs
+        )
+    return predictions
+
+
+def _vote(task: Task) -> Chosen:
+    """Certify the weighted vote with the smallest bound, by either theorem at δ/2."""
+    for name in ("per_class", "costs", "target_error"):
+        if task.settings[name] not in (None, False):
+            raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
+    fitted = _fitted(task, task.candidates)
+    X, y, groups = task.part(task.split.bound)
+    wrong = np.array([labels_of(m.predict, X, len(y)) != y for m in fitted.values()])
+    prior = shares(list(fitted), task.settings["shares"])
+    ledger = share_out(task.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
+    votes = {t: best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES}
+    best = min(votes.values(), key=lambda vote: vote.bound)
+    model = WeightedVote(list(fitted.values()), best.weights, task.classes)
+    there = BoundSet(y, groups, task.loss, ledger, task.split)
+    issued = {t: replace(there.overall(t, model.predict(X)), bound=v.bound, theorem=t, kl=v.kl,
+                         predictor=f"weighted vote of {len(fitted)} candidates")
+              for t, v in votes.items()}  # fmt: skip
+    weights = dict(zip(fitted, best.weights.tolist(), strict=True))
+    return Chosen("vote", model, fitted, issued[best.theorem], issued, weights)

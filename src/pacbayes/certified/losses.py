@@ -1,0 +1,67 @@
+"""Losses of predictions, in [0, 1]: errors or costs, of examples or of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Loss", "of_units"]
+
+Array = NDArray[Any]
+
+
+class Loss:
+    """The error of a prediction, or its cost divided by the largest cost.
+
+    Args:
+        classes: all labels, sorted.
+        costs: (k, k), the cost of the answer in column j to an example of the class in row i; None
+            counts errors.
+
+    Attributes:
+        scale: the largest cost, 1 for errors.
+        binary: whether each loss is 0 or 1, so that losses can be counted.
+    """
+
+    def __init__(self, classes: Array, costs: Any = None) -> None:
+        self.classes, self.costs, self.scale, self.binary = classes, None, 1.0, True
+        if costs is None:
+            return
+        matrix, k = np.asarray(costs, np.float64), len(classes)
+        if matrix.shape != (k, k) or not (np.isfinite(matrix).all() and matrix.min() >= 0):
+            raise ValueError(f"costs must be {k} × {k} numbers of at least 0, got {costs!r}")
+        if not matrix.max() > 0:
+            raise ValueError("costs must not all be 0")
+        self.scale = float(matrix.max())
+        self.costs = matrix / self.scale
+        self.binary = bool(np.isin(matrix, (0.0, self.scale)).all())
+
+    @property
+    def noun(self) -> str:
+        """What the certificate bounds."""
+        return "error" if self.costs is None else "cost"
+
+    def __call__(self, predicted: Array, y: Array) -> Array:
+        """Return the loss of each prediction, (n,)."""
+        if self.costs is None:
+            return np.asarray(predicted != y, np.float64)
+        rows, columns = (np.searchsorted(self.classes, labels) for labels in (y, predicted))
+        losses: Array = self.costs[rows, columns]
+        return losses
+
+
+def of_units(losses: Array, groups: Array | None, where: Array | None = None) -> Array:
+    """Return one loss for each independent unit: an example's own, or the mean of a group's.
+
+    Args:
+        groups: label of each example's group.
+        where: the examples that count; groups without any are left out.
+    """
+    chosen = np.ones(len(losses), bool) if where is None else where
+    if groups is None:
+        return losses[chosen]
+    _, index = np.unique(groups[chosen], return_inverse=True)
+    means: Array = np.bincount(index, losses[chosen]) / np.bincount(index)
+    return np.minimum(means, 1.0)
