@@ -140,10 +140,9 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """Mean loss, variance of all draws, ½(X − X')² and X·X' over pairs of draws."""
+    """Mean loss of all draws, and of ½(X − X')² and X·X' over pairs of draws."""
 
     mean: float
-    variance: float
     within: float
     tandem: float
 
@@ -167,16 +166,14 @@ def measure(
     pairs_of = zip(names, means, strict=True)
     spread = [np.exp(2 * np.broadcast_to(scales[name], mean.shape)) for name, mean in pairs_of]
     layers = [Layer(*means[i : i + 2], *spread[i : i + 2]) for i in range(0, len(names), 2)]
-    sums, count, pairs = np.zeros(4), 0, 0
+    sums, count, pairs = np.zeros(3), 0, 0
     for losses in _losses(layers, activation, data, _key(laws, data), samples, step):
         half = len(losses) // 2 * 2
         A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
-        sums += losses.sum(), (losses**2).sum(), ((A - B) ** 2).sum() / 2, (A * B).sum()
+        sums += losses.sum(), ((A - B) ** 2).sum() / 2, (A * B).sum()
         count, pairs = count + losses.size, pairs + A.size
-    total, squares, within, tandem = sums.tolist()
-    mean, pairs = total / count, max(1, pairs)
-    variance = max(0.0, squares - count * mean**2) / max(1, count - 1)
-    return Measured(min(1.0, mean), variance, within / pairs, tandem / pairs)
+    total, within, tandem = sums.tolist()
+    return Measured(min(1.0, total / count), within / max(1, pairs), tandem / max(1, pairs))
 
 
 def _losses(

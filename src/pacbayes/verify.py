@@ -163,7 +163,6 @@ class _Claim(_Record):  # the fields of a certificate that are checked
     monte_carlo: Annotated[str, _one_of(_INEQUALITIES)] | None
     samples: int = Field(ge=0, le=100_000)
     draws: float | None = Field(ge=1)
-    variance: float = Field(ge=0, le=1)
     within: float | None = Field(ge=0, le=0.5)
     quadrature_step: float | None = Field(None, gt=0, le=1)
     quadrature_error: Probability = 0.0
@@ -599,4 +598,4 @@ def _measured(c: _Claim, run: _Run, laws: Laws, data: Data) -> _Claim:
     found = measure(list(_shapes(run)), laws, activation, data, samples, c.quadrature_step or 1.0)
     risk = found.tandem if c.theorem.networks == 2 else found.mean
     within = None if c.within is None else found.within
-    return c.model_copy(update={"risk": risk, "variance": found.variance, "within": within})
+    return c.model_copy(update={"risk": risk, "within": within})
