@@ -81,8 +81,8 @@ _PREDICTORS = {
         "one network drawn from Q and kept, whose weights are in drawn.safetensors",
     ),
     Predictor.FIXED: _Texts(
-        "A fixed predictor",
+        "The network at the prior's means",
         "certificate-fixed.json",
-        "a predictor fixed before the bound set was seen",
+        "network at the prior's means, which was fixed before the bound set was seen",
     ),
 }

@@ -2,10 +2,10 @@
 
 Everything the bound rests on is computed again from the files beside the certificate, in
 outward-rounded interval arithmetic (Arb): hashes, the δ ledger, n, a data-free prior, the KL, the
-Monte-Carlo term and the bound. This file uses no PyTorch and nothing of the library except its
-loaders and checks of data; its table of theorems is its own on purpose. The sampled risk is taken
-as claimed unless `full` makes the same draws again. What no file can show, such as independent
-examples, is listed as the issuer's word.
+Monte-Carlo term and the bound. Three files use no PyTorch and nothing of the library except its
+loaders and checks of data: this one, `enclosures` with the theorems, and `redraw` with the random
+numbers. The sampled risk is taken as claimed unless `full` makes the same draws again. What no file
+can show, such as independent examples, is listed as the issuer's word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from flint import arb, ctx
@@ -29,12 +29,19 @@ from safetensors import SafetensorError, safe_open
 
 from pacbayes.data import DataSource
 from pacbayes.data.sample import NoSampleError, check_sample, check_split
+from pacbayes.enclosures import (
+    THEOREMS,
+    Terms,
+    Theorem,
+    kl_chernoff,
+    quadrature_error,
+    stratified_bernstein,
+)
 from pacbayes.redraw import is_data_free, is_kept, measure
 
 __all__ = ["Finding", "certificates_in", "verify"]
 
 _BITS = 128  # precision of the interval arithmetic
-_ALPHA = 1.001  # Catoni's α, a constant of the library
 _CLOSE = 1e-9  # scores that differ by less are a tie, and a tie is an error
 _COUNTED, _RESAMPLED = "errors counted", "risk of the same draws"
 Array = NDArray[Any]
@@ -46,86 +53,12 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0, lt=1)]
 
 
-def _inverse(q: float, c: arb) -> arb:
-    """Return the smallest float that is certainly at or above kl⁻¹(q, c)."""
-
-    def beyond(p: float) -> bool:
-        coins = ((arb(q), arb(p)), (1 - arb(q), 1 - arb(p)))
-        return p >= 1 or bool(sum(a * (a / b).log() for a, b in coins if a != 0) >= c)
-
-    low, high = q, q if beyond(q) else 1.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if beyond(middle) else (middle, high)
-    return arb(high)
-
-
-class _Terms(NamedTuple):  # what a theorem takes
-    risk: arb
-    kl: arb  # KL(Q|P), of pairs of networks for tandem; ln(dQ/dP) for a drawn network
-    n: int
-    delta: arb
-    parameters: Mapping[str, float]
-
-    @property
-    def complexity(self) -> arb:
-        """(KL + ln(2√n/δ))/n, or 0 if that is negative."""
-        total = self.kl + (2 * arb(self.n).sqrt() / self.delta).log()
-        return (arb(0) if total < 0 else total) / self.n
-
-
-def _small_kl(t: _Terms) -> arb:
-    return _inverse(float(t.risk), t.complexity)
-
-
-def _catoni(t: _Terms) -> arb:
-    if t.parameters.get("alpha") != _ALPHA or not t.parameters.get("lambda", 0.0) > 1:
-        return arb("inf")
-    lam, alpha = arb(t.parameters["lambda"]), arb(_ALPHA)
-    logs = 2 * (2 + lam.log() / alpha.log()).log()
-    exponent = t.risk + alpha / lam * (t.kl - t.delta.log() + logs)
-    return (-lam / t.n * exponent).expm1() / (-lam / t.n).expm1()
-
-
-def _unexpected_bernstein(t: _Terms) -> arb:
-    k = max(1, int(np.ceil(np.log2(0.5 * np.sqrt(t.n / -np.log(float(t.delta)))))))
-    price = (t.kl + (k / t.delta).log()) / t.n
-    grid = (arb(2) ** -i for i in range(1, k + 1))
-    values = [t.risk + ((-(1 - g).log() - g) * t.risk + price) / g for g in grid]
-    return min(values, key=lambda value: float(value.upper()))
-
-
-class _Theorem(NamedTuple):  # a row of the table
-    predictor: str  # which a certificate must name
-    networks: int  # that must err together: 2 for the tandem loss
-    markov: int  # the predictor's risk is at most this times the risk of the networks
-    value: Callable[[_Terms], arb]  # the bound on the risk of the networks, enclosed
-
-
-_RANDOMISED = "randomised classifier: fresh weights drawn from Q for every prediction"
-_VOTE = "majority vote of all of Q, which a vote of many draws approaches"
-_DRAWN = "one network drawn from Q and kept, whose weights are in drawn.safetensors"
-_THEOREMS = {
-    "small-kl": _Theorem(_RANDOMISED, 1, 1, _small_kl),
-    "catoni": _Theorem(_RANDOMISED, 1, 1, _catoni),
-    "unexpected-bernstein": _Theorem(_RANDOMISED, 1, 1, _unexpected_bernstein),
-    "first-order": _Theorem(_VOTE, 1, 2, _small_kl),
-    "tandem": _Theorem(_VOTE, 2, 4, _small_kl),
-    "disintegrated": _Theorem(_DRAWN, 1, 1, _small_kl),
-}
-
-
-def _stratified_bernstein(c: _Claim, risk: float, N: int, delta: arb) -> arb:
-    if c.within is None:
-        return arb("inf")
-    log = (2 / delta).log()
-    variance = _inverse(2 * c.within, log / (c.n * (c.samples // 2))) / 2
-    return arb(risk) + log / N / 3 + ((log / N) ** 2 / 9 + 2 * variance * log / N).sqrt()
-
-
 # Upper confidence values of the mean of N draws, enclosed.
 _INEQUALITIES: dict[str, Callable[[_Claim, float, int, arb], arb]] = {
-    "kl-chernoff": lambda c, risk, N, delta: _inverse(risk, (1 / delta).log() / N),
-    "stratified-bernstein": _stratified_bernstein,
+    "kl-chernoff": lambda c, risk, N, delta: kl_chernoff(risk, N, delta),
+    "stratified-bernstein": lambda c, risk, N, delta: stratified_bernstein(
+        risk, c.within, c.n * (c.samples // 2), N, delta
+    ),
 }
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda z: np.maximum(z, 0),
@@ -154,7 +87,7 @@ class _Claim(_Record):  # the fields of a certificate that are checked
     format: Literal[3]
     predictor: str
     bound: Probability
-    bound_name: Annotated[str, _one_of(_THEOREMS)]
+    bound_name: Annotated[str, _one_of(THEOREMS)]
     parameters: dict[str, float]
     delta: Part
     ledger: dict[str, Part]
@@ -172,8 +105,8 @@ class _Claim(_Record):  # the fields of a certificate that are checked
     provenance: _Hashes
 
     @property
-    def theorem(self) -> _Theorem:
-        return _THEOREMS[self.bound_name]
+    def theorem(self) -> Theorem:
+        return THEOREMS[self.bound_name]
 
     @property
     def mean_risk(self) -> float:
@@ -277,8 +210,8 @@ def verify(
     yield _sample(run.settings, x, y, index)
     yield from _words(c, run, again=prior is not None)
     laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[index], y[index])
-    if c.bound_name == "disintegrated":
-        yield from _drawn(c, run, folder, laws, bound_set)
+    if c.bound_name in _OF_ONE_NETWORK:
+        yield from _OF_ONE_NETWORK[c.bound_name](c, run, folder, laws, bound_set)
         return
     kl, finding = _kl(c, *laws)
     yield finding if prior is None else replace(finding, holds=True)  # the bound decides
@@ -504,15 +437,7 @@ def _kl(c: _Claim, prior: Weights, posterior: Weights) -> tuple[arb, Finding]:
 
 
 def _quadrature(c: _Claim, classes: int) -> Finding:
-    """Bound the error of the trapezoidal rule for P(class wins), as in networks.quadrature."""
-    H, pi, root, best = arb(c.quadrature_step or 1.0), arb.pi(), arb(2).sqrt(), arb(1)
-    for i in range(1, 40):
-        a = arb(i) / 10
-        E = (pi / 2).sqrt() * (a / root).erfi()
-        M = 1 - (1 / E / root).erfc() / 2 + (-1 / (2 * E * E)).exp() / (2 * pi).sqrt() * E
-        value = 2 * (a * a / 2).exp() * M ** (classes - 1) / (2 * pi * a / H).expm1()
-        best = value if value < best else best
-    best += arb("2.2") * (arb(7) / root).erfc() / 2
+    best = quadrature_error(classes, c.quadrature_step or 1.0)
     holds = c.quadrature_step is not None and bool(arb(c.quadrature_error) >= best)
     return Finding("quadrature", holds, f"{c.quadrature_error:.2g} claimed, {best.str(5)} proved")
 
@@ -541,7 +466,7 @@ def _monte_carlo(c: _Claim, settings: _Settings) -> tuple[float, Finding]:
 def _bound(c: _Claim, risk: float, kl: arb, delta: arb) -> Finding:
     """Check the claimed bound by its theorem's row of the table, at an upper bound of the risk."""
     row = c.theorem
-    terms = _Terms(arb(risk), row.networks * kl, c.n, delta, c.parameters)
+    terms = Terms(arb(risk), row.networks * kl, c.n, delta, c.parameters)
     value = row.markov * row.value(terms)
     own = min(1.0, float(value.upper())) if value.is_finite() else 1.0
     holds = risk <= c.bound and (c.bound >= 1 or bool(arb(c.bound) >= value))
@@ -571,11 +496,25 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
             far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
             ratio += (far**2 - near**2) / 2 + s0 - arb(log)
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
-    wrong = _errors(drawn, run, *data)
+    yield _counted(c, drawn, run, data)
+    yield _bound(c, c.risk_upper, ratio, c.spent(c.part) / max(1, networks))
+
+
+def _fixed(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
+    """Check the network at the prior's means: its errors and the binomial tail."""
+    means = {name: laws[0][f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
+    yield _counted(c, means, run, data)
+    yield _bound(c, c.risk_upper, arb(0), c.spent(c.part))
+
+
+def _counted(c: _Claim, weights: Weights, run: _Run, data: Data) -> Finding:
+    wrong = _errors(weights, run, *data)
     holds = c.risk >= wrong / c.n and c.risk == c.risk_upper
     detail = f"{wrong} of {c.n}, risk {c.risk:.6f} and risk_upper {c.risk_upper:.6f} claimed"
-    yield Finding(_COUNTED, holds, detail)
-    yield _bound(c, c.risk_upper, ratio, c.spent("pac-bayes") / max(1, networks))
+    return Finding(_COUNTED, holds, detail)
+
+
+_OF_ONE_NETWORK = {"disintegrated": _drawn, "held-out": _fixed}  # whose weights are known
 
 
 def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> int:

@@ -184,7 +184,6 @@ _OTHERS = (
         Predictor.FIXED,
         "Clopper & Pearson 1934",
         has_kl=False,
-        certifies=False,
     ),
 )
 _AT_A_FIXED_C = (
@@ -218,7 +217,9 @@ if TYPE_CHECKING:
 else:  # the command line offers exactly what the table has
     _certified = (*(t.name for t in THEOREMS.values() if t.certifies), BEST_OF)
     TheoremName = Literal[tuple(THEOREMS)]
-    BoundName = Literal[tuple(name for name in _certified if name != "disintegrated")]
+    _one_network = (Predictor.DRAWN, Predictor.FIXED)  # see `certificates.kept`
+    _sampled = [t.name for t in THEOREMS.values() if t.predictor not in _one_network]
+    BoundName = Literal[tuple(name for name in _certified if name in (*_sampled, BEST_OF))]
     CertificateBound = Literal[_certified]
 
 

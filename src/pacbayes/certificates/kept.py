@@ -1,14 +1,16 @@
-"""Certify one network that is drawn from Q and kept: deterministic, with a bound of its own."""
+"""Certify one network whose weights are known: drawn from Q and kept, or at the prior's means."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from torch import Tensor
 
-from pacbayes.bounds.ledger import Ledger
+from pacbayes.bounds.ledger import Ledger, below
 from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
@@ -17,26 +19,26 @@ from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk
-from pacbayes.networks.weights import DrawnNetwork, count_errors, draw_network
+from pacbayes.networks.weights import (
+    DrawnNetwork,
+    Weights,
+    count_errors,
+    draw_network,
+    prior_weights,
+)
 from pacbayes.randomness import keyed_generator
 
-__all__ = ["certify_drawn"]
+__all__ = ["certify_drawn", "certify_fixed", "certify_network"]
 
 _ROUNDING = 1e-9  # of a log-ratio, relative
+_SHARES = {  # of δ near a learned prior, where the posterior hardly moves: held-out mostly wins
+    "pac-bayes, held-out": Fraction(9, 10),
+    "pac-bayes, disintegrated": Fraction(1, 10),
+}
 
 
 def certify_drawn(
-    network: Network,
-    x: Tensor,
-    y: Tensor,
-    *,
-    networks: int = 1,
-    delta: float = 0.05,
-    priors: int = 1,
-    repeats: bool = False,
-    sample: tuple[Tensor, Tensor] | None = None,
-    assumptions: Assumptions | None = None,
-    provenance: Mapping[str, Any] | None = None,
+    network: Network, x: Tensor, y: Tensor, *, networks: int = 1, **given: Any
 ) -> tuple[Certificate, DrawnNetwork]:
     """Draw networks from Q and certify the best of them by the disintegrated bound.
 
@@ -46,43 +48,127 @@ def certify_drawn(
 
     Args:
         networks: how many are drawn.
-        priors, repeats, sample, assumptions: as in `certify`.
+        given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`.
     """
-    if not isinstance(network.body, Dense | Deterministic):
-        raise ValueError(
-            "only a dense network, or a last layer on a fixed body, can be drawn and kept; "
-            f"got a body {type(network.body).__name__}"
-        )
-    for name, value in (("networks", networks), ("priors", priors)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-    exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
-    others = [f"other prior {i}, pac-bayes" for i in range(1, priors)]
-    seed = network.prior_seed
-    ledger = for_seed(delta, seed, lambda own: Ledger.equal(own, "pac-bayes", *others))
-    key = draws_key(network, x, y)
-    best: tuple[Certificate, DrawnNetwork] | None = None
-    for number in range(networks):
-        drawn = draw_network(exact, keyed_generator(key, number))
-        errors = count_errors(exact, drawn.weights, x, y)
+    return _Issuer.of(network, x, y, {"pac-bayes": Fraction(1)}, **given).drawn(
+        "pac-bayes", networks
+    )
+
+
+def certify_fixed(network: Network, x: Tensor, y: Tensor, **given: Any) -> Certificate:
+    """Certify the network at the prior's means, which never saw the bound set.
+
+    Its errors there are binomial, so that the exact tail bounds their rate (Clopper & Pearson
+    1934), as for any hold-out test.
+
+    Args:
+        given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`.
+    """
+    return _Issuer.of(network, x, y, {"pac-bayes": Fraction(1)}, **given).fixed("pac-bayes")
+
+
+def certify_network(
+    network: Network, x: Tensor, y: Tensor, *, networks: int = 1, **given: Any
+) -> tuple[Certificate, Weights]:
+    """Certify the better of two: the network at the prior's means, and one drawn from Q and kept.
+
+    Nine tenths of δ go to the first and one tenth to the second, fixed in advance.
+
+    Returns:
+        The certificate with the lower bound, which names its predictor, and that one's weights.
+
+    Args:
+        networks, given: as in `certify_drawn`.
+    """
+    issuer = _Issuer.of(network, x, y, _SHARES, **given)
+    held_out, disintegrated = _SHARES
+    fixed = issuer.fixed(held_out)
+    drawn, kept = issuer.drawn(disintegrated, networks)
+    if drawn.bound < fixed.bound:
+        return drawn, kept.weights
+    return fixed, prior_weights(network)
+
+
+@dataclass(frozen=True)
+class _Issuer:
+    """A checked network with its bound set, and a ledger to spend."""
+
+    network: Network
+    exact: Network  # the same in float64
+    x: Tensor
+    y: Tensor
+    ledger: Ledger
+    shown: Mapping[str, Any]  # assumptions and provenance
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        x: Tensor,
+        y: Tensor,
+        shares: Mapping[str, Fraction],
+        *,
+        delta: float = 0.05,
+        priors: int = 1,
+        repeats: bool = False,
+        sample: tuple[Tensor, Tensor] | None = None,
+        assumptions: Assumptions | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> _Issuer:
+        if not isinstance(network.body, Dense | Deterministic):
+            raise ValueError(
+                "only a dense network, or a last layer on a fixed body, can be drawn and kept; "
+                f"got a body {type(network.body).__name__}"
+            )
+        if priors < 1:
+            raise ValueError(f"priors must be at least 1, got {priors}")
+        exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
+        ledger = for_seed(delta, network.prior_seed, lambda own: _ledger(own, shares, priors))
+        assumptions = assumed(network, assumptions, repeats=repeats)
+        shown = {"assumptions": assumptions, "provenance": provenance}
+        return cls(network, exact, x, y, ledger, shown)
+
+    def fixed(self, part: str) -> Certificate:
+        errors = count_errors(self.exact, prior_weights(self.network), self.x, self.y)
+        evidence = _evidence(errors, len(self.x), {})
+        return issue(THEOREMS["held-out"], evidence, self.ledger, part, **self.shown)
+
+    def drawn(self, part: str, networks: int) -> tuple[Certificate, DrawnNetwork]:
+        if networks < 1:
+            raise ValueError(f"networks must be at least 1, got {networks}")
+        key = draws_key(self.network, self.x, self.y)
+        found = [self._drawn(key, number, part, networks) for number in range(networks)]
+        return min(found, key=lambda pair: pair[0].bound)
+
+    def _drawn(
+        self, key: bytes, number: int, part: str, networks: int
+    ) -> tuple[Certificate, DrawnNetwork]:
+        drawn = draw_network(self.exact, keyed_generator(key, number))
+        errors = count_errors(self.exact, drawn.weights, self.x, self.y)
         certificate = issue(
             THEOREMS["disintegrated"],
-            _evidence(drawn, errors, len(x)),
-            ledger,
-            "pac-bayes",
+            _evidence(errors, len(self.x), drawn.log_ratio),
+            self.ledger,
+            part,
             keywords={"networks": networks},
             parameters={"networks": float(networks), "network": float(number)},
-            assumptions=assumed(network, assumptions, repeats=repeats),
-            provenance=provenance,
+            **self.shown,
         )
-        if best is None or certificate.bound < best[0].bound:
-            best = certificate, drawn
-    assert best is not None
-    return best
+        return certificate, drawn
 
 
-def _evidence(drawn: DrawnNetwork, errors: int, n: int) -> Evidence:
+def _ledger(delta: float, shares: Mapping[str, Fraction], priors: int) -> Ledger:
+    """Share δ among theorems, and each share equally among the priors that were tried."""
+    parts: dict[str, float] = {}
+    for name, share in shares.items():
+        names = [name, *(f"other prior {i}, {name}" for i in range(1, priors))]
+        parts |= dict.fromkeys(names, below(Fraction(delta) * share / priors))
+    return Ledger(delta, parts)
+
+
+def _evidence(errors: int, n: int, log_ratio: dict[str, float]) -> Evidence:
+    """Return the evidence of counted errors, and ln(dQ/dP) by Gaussian if a network was drawn."""
     risk = EmpiricalRisk(errors / n, n, samples=0, draws=None)
-    ratio = math.fsum(drawn.log_ratio.values())
-    ratio += _ROUNDING * (1 + abs(ratio))
-    return Evidence(risk, risk.mean, ratio, drawn.log_ratio)
+    ratio = math.fsum(log_ratio.values())
+    ratio += _ROUNDING * (1 + abs(ratio)) if log_ratio else 0.0
+    return Evidence(risk, risk.mean, ratio, log_ratio)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pacbayes import bounds
 from pacbayes.bounds.domain import upward
 from pacbayes.bounds.ledger import Ledger
-from pacbayes.choices import Predictor
 
 __all__ = ["HeldOutCertificate", "certify_losses"]
 
@@ -88,7 +87,7 @@ def certify_losses(
     scale: float = 1.0,
     quantity: str = "error",
     unit: str = "examples",
-    predictor: str = Predictor.FIXED.sentence,
+    predictor: str = "a predictor fixed before the bound set was seen",
     assumptions: tuple[str, ...] = (),
     provenance: Mapping[str, Any] | None = None,
 ) -> HeldOutCertificate:

@@ -76,7 +76,7 @@ def export_run(
         raise ValueError(f"the file name for {format} must end in {form.suffix}, got {out}")
     method = Predictor(method)
     if method not in _TOLERANCE:
-        raise ValueError("a run has no fixed predictor; choose randomised, vote or drawn")
+        raise ValueError("the network at the prior's means is not exported; choose another method")
     network = run.load_network().double().eval()
     weights = run.load_drawn() if method is Predictor.DRAWN else {}
     features = run.record.data.features

@@ -11,7 +11,7 @@ from torch import Tensor
 from pacbayes.choices import Predictor
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import majority_vote, predict_randomised
-from pacbayes.networks.weights import Weights, scores
+from pacbayes.networks.weights import Weights, prior_weights, scores
 from pacbayes.randomness import one_by_one
 
 __all__ = ["Decisions", "decide"]
@@ -69,7 +69,7 @@ def _drawn(network: Network, x: Tensor, seed: int, samples: int, weights: Weight
 
 
 def _fixed(network: Network, x: Tensor, seed: int, samples: int, weights: Weights) -> Decisions:
-    raise ValueError("a run has no fixed predictor; choose randomised, vote or drawn")
+    return _drawn(network, x, seed, samples, prior_weights(network))
 
 
 _RULES: dict[Predictor, Callable[[Network, Tensor, int, int, Weights], Decisions]] = {

@@ -22,6 +22,7 @@ __all__ = [
     "draw_network",
     "draw_weights",
     "log_ratios",
+    "prior_weights",
     "scores",
 ]
 
@@ -87,6 +88,11 @@ def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwo
         noise = torch.from_numpy(generator.standard_normal(tuple(g.mean.shape)))
         weights[name] = g.mean.double() + g.log_scale.double().exp() * noise
     return DrawnNetwork(weights, log_ratios(network, weights))
+
+
+def prior_weights(network: Network) -> Weights:
+    """Return the weights of the network at the prior's means, in float64."""
+    return {name: g.prior_mean.double() for name, g in gaussians(network).items()}
 
 
 @torch.no_grad()

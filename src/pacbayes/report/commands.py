@@ -95,6 +95,8 @@ def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:
 
 
 def _sampling(c: Certificate, record: RunRecord) -> list[str]:
+    if c.bound_name == "held-out":
+        return []
     if c.bound_name == "disintegrated":
         return ["--networks", f"{c.parameters['networks']:.0f}"]
     if c.draws is not None:

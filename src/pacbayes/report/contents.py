@@ -76,13 +76,20 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
     )
 
 
+def _parts(run: Run, network: Network, predictor: Predictor) -> dict[str, float]:
+    """Return the KL of every Gaussian, or ln(dQ/dP) of a drawn network; a fixed one has none."""
+    if predictor is Predictor.FIXED:
+        return {}
+    if predictor is Predictor.DRAWN:
+        return log_ratios(network, run.load_drawn())
+    return kl_by_part(network)
+
+
 def _issued(
     run: Run, network: Network, predictor: Predictor, file: Path | None
 ) -> IssuedCertificate:
     path = run.certificate_path(predictor)
     findings = tuple(verify(path, data=file))  # raises an error if the file is malformed
-    drawn = predictor is Predictor.DRAWN
-    parts = log_ratios(network, run.load_drawn()) if drawn else kl_by_part(network)
-    certificate = replace(read_certificate(path), kl_by_part=parts)
+    certificate = replace(read_certificate(path), kl_by_part=_parts(run, network, predictor))
     command = certify_command(certificate, run.record, run.folder)
     return IssuedCertificate(path.name, certificate, findings, command)

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from pacbayes.bounds.theorems import THEOREMS, CertificateBound
+from pacbayes.bounds.theorems import BEST_OF, CertificateBound
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import FORMAT, Certificate
 from pacbayes.certificates.certify import certify
-from pacbayes.certificates.kept import certify_drawn
+from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.files import file_sha256, save_json, save_tensors
 from pacbayes.networks.network import Network
+from pacbayes.networks.weights import Weights
 from pacbayes.runs.folder import Run
 from pacbayes.runs.versions import versions
 from pacbayes.training.loop import Progress, run_to_end
@@ -70,13 +71,24 @@ def certify_run(
         "assumptions": _assumptions(run),
     }
     x, y = run.bound_set(data)
-    if bound in THEOREMS and THEOREMS[bound].predictor is Predictor.DRAWN:
+    if bound == "held-out":
+        return _saved(run, certify_fixed(network, x, y, **shared))
+    if bound == "disintegrated":
         issued, drawn = certify_drawn(network, x, y, networks=networks, **shared)
-        path = run.folder / "drawn.safetensors"
-        save_tensors(path, drawn.weights, {"run": run.sha256})
-        return _saved(run, issued, drawn_sha256=file_sha256(path))
+        return _saved_with(run, issued, drawn.weights)
+    if bound == BEST_OF and run.settings.prior_fraction:
+        return _saved_with(run, *certify_network(network, x, y, networks=networks, **shared))
     issued = certify(network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared)
     return _saved(run, issued)
+
+
+def _saved_with(run: Run, issued: Certificate, weights: Weights) -> Certificate:
+    """Save a certificate of one network, and the network if it was drawn."""
+    if issued.kind is not Predictor.DRAWN:
+        return _saved(run, issued)
+    path = run.folder / "drawn.safetensors"
+    save_tensors(path, weights, {"run": run.sha256})
+    return _saved(run, issued, drawn_sha256=file_sha256(path))
 
 
 def _assumptions(run: Run) -> Assumptions:
