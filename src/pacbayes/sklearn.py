@@ -24,7 +24,7 @@ from torch import Tensor
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.certify import certify
-from pacbayes.certificates.kept import certify_drawn
+from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
 from pacbayes.choices import Activation, Engine, Predictor
 from pacbayes.data.pipelines import fitted_before, is_searched, refuse_fitted_state
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
@@ -34,7 +34,7 @@ from pacbayes.networks.architecture import build_network
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import Decisions, decide
-from pacbayes.networks.weights import draw_network
+from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.settings import Settings
 from pacbayes.training.priors import Teacher, as_prior, split
@@ -43,7 +43,8 @@ from pacbayes.training.trainer import Trainer
 __all__ = ["CertificateWarning", "PACBayesClassifier"]
 
 Array = NDArray[Any]
-PredictorName = Literal["drawn", "vote", "randomised"]
+PredictorName = Literal["best", "fixed", "drawn", "vote", "randomised"]
+_ONE_NETWORK = ("fixed", "drawn")  # predictors with weights of their own
 _BOUND_SET = 8  # least number of examples in it
 
 
@@ -60,10 +61,12 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         activation: activation of the hidden layers: relu, sigmoid or sign.
         widths: widths of the hidden layers; none give a linear classifier.
-        predictor: the predictor that is used and certified. `drawn` is one network drawn from the
-            posterior and kept; `vote` is the majority of `votes` draws; `randomised` draws weights
-            for every prediction. The last two draw anew for every new example, and the same again
-            for the same example.
+        predictor: the predictor that is used and certified. `fixed` is the network at the prior's
+            means, which never saw the bound set, so that its certificate is a hold-out test;
+            `drawn` is one network drawn from the posterior and kept; `best` certifies both, sharing
+            δ, and keeps the better (without a part for the prior it is `drawn`). `vote` is the
+            majority of `votes` draws; `randomised` draws weights for every prediction. The last two
+            draw anew for every new example, and the same again for the same example.
         prior_fraction: fraction of the examples that the prior learns from; 0 means a data-free
             prior.
         prior_scale: standard deviation of the prior's weights; None is the protocol's default.
@@ -89,7 +92,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             beforehand.
         predictor_, votes_: as fitted and certified, whatever is set afterwards.
         network_: the posterior and its prior.
-        weights_: weights of the drawn network, by their names in `network_`.
+        weights_: weights of the fixed or drawn network, by their names in `network_`.
         preprocessing_: the fitted transformer, or None.
         history_: all evaluations.
         n_iter_: epochs trained; fewer after Ctrl-C, which keeps the best so far.
@@ -106,7 +109,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         activation: Activation = "relu",
         widths: Sequence[int] = (100,),
         *,
-        predictor: PredictorName = "drawn",
+        predictor: PredictorName = "best",
         prior_fraction: float = 0.5,
         prior_scale: float | None = None,
         prior_epochs: int | None = None,
@@ -169,7 +172,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = self._prior(x[own], labels[own], settings)
         self._train(network, x[bound], labels[bound], settings)
         self.network_ = network.double().eval()
-        self.predictor_, self.votes_ = self.predictor, self.votes  # as certified
+        self.predictor_, self.votes_ = self._wanted(len(own)), self.votes
         try:
             self._check_origin()
             if len(own):
@@ -185,26 +188,42 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             advice = advice if isinstance(error, FittedError) else ""
             warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
-        self.weights_: dict[str, Tensor] = {}
-        if self.predictor_ == "drawn":  # the same draw as the certificate's
-            key = draws_key(self.network_, x[bound], labels[bound])
-            self.weights_ = draw_network(self.network_, keyed_generator(key, 0)).weights
+        if self.certificate_ is not None:
+            self.predictor_ = self.certificate_.kind.value
+        self._keep(x[bound], labels[bound])
+        if self.predictor_ in _ONE_NETWORK:
             self.temperature_ = _temperature(self._scores(x), index)
         return self
+
+    def _wanted(self, own: int) -> str:
+        """Return the predictor that is asked for; without a certificate, the best is the fixed."""
+        if self.predictor != "best":
+            return self.predictor
+        return "fixed" if own else "drawn"
+
+    def _keep(self, x: Tensor, y: Tensor) -> None:
+        """Keep the weights that predict, if they are those of one network."""
+        self.weights_: dict[str, Tensor] = {}
+        if self.predictor_ == "fixed":
+            self.weights_ = prior_weights(self.network_)
+        elif self.predictor_ == "drawn":  # the same draw as the certificate's
+            key = draws_key(self.network_, x, y)
+            self.weights_ = draw_network(self.network_, keyed_generator(key, 0)).weights
 
     def decision_function(self, X: Any) -> Array:
         """Return scores, (n,) or (n, k): a drawn network's, else F̂ or logarithms of shares."""
         z = self._scores(self._checked(X))
-        return z if z.ndim == 1 or self.predictor_ == "drawn" else np.log(np.maximum(z, 1e-300))
+        whole = z.ndim == 1 or self.predictor_ in _ONE_NETWORK
+        return z if whole else np.log(np.maximum(z, 1e-300))
 
     def predict_proba(self, X: Any) -> Array:
         """Return shares of the votes, (n, k), the probabilities by which `randomised` draws.
 
-        For a drawn network, return its scores at a temperature fitted to the training examples. No
+        For one network, return its scores at a temperature fitted to the training examples. No
         certificate covers these.
         """
         z = self._scores(self._checked(X))
-        if self.predictor_ == "drawn":
+        if self.predictor_ in _ONE_NETWORK:
             z = z / self.temperature_
             p = expit(z) if z.ndim == 1 else softmax(z, axis=1)
         else:
@@ -297,9 +316,12 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
         own["sample"] = sample
         own["assumptions"] = self._assumptions()
+        if self.predictor == "fixed":
+            return certify_fixed(self.network_, x, y, **own)
+        if self.predictor == "best" and self.predictor_ == "fixed":
+            return _named(certify_network(self.network_, x, y, **own)[0])
         if self.predictor_ == "drawn":
-            certificate = certify_drawn(self.network_, x, y, **own)[0]
-            return replace(certificate, predictor="one network drawn from Q and kept in weights_")
+            return _named(certify_drawn(self.network_, x, y, **own)[0])
         # By Markov's inequality, first-order covers a vote of any number of fresh draws.
         bound = "first-order" if self.predictor_ == "vote" else "small-kl"
         return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
@@ -317,7 +339,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, x: Tensor) -> Array:
         """Return the drawn network's scores, or the mean output of a vote."""
-        by = Predictor.DRAWN if self.predictor_ == "drawn" else Predictor.VOTE
+        one = self.predictor_ in _ONE_NETWORK
+        by = Predictor(self.predictor_) if one else Predictor.VOTE
         output = self._decide(x, by).output
         assert output is not None
         return output.numpy()
@@ -331,6 +354,13 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             samples=self.votes_,
             weights=self.weights_,
         )
+
+
+def _named(certificate: Certificate) -> Certificate:
+    """Name where a drawn network is kept."""
+    if certificate.kind is not Predictor.DRAWN:
+        return certificate
+    return replace(certificate, predictor="one network drawn from Q and kept in weights_")
 
 
 def _temperature(z: Array, index: Array) -> float:

@@ -63,10 +63,12 @@ def steps(c: Certificate) -> Iterator[Step]:
     """Break the bound down into parts that add up to it."""
     parts, theorem = dict(c.contributions), c.theorem
     label = "training risk" + " of pairs" * theorem.pairs + _TIMES.get(theorem.factor, "")
-    kind = "exact" if c.draws is None else "sampled"
+    kind, any_posterior = "exact" if c.draws is None else "sampled", ", for any posterior"
+    if c.kind is Predictor.FIXED:
+        label, kind, any_posterior = "error on the bound set", "counted", ""
     yield Step("risk", f"{label}, {kind}", parts.pop("risk"))
     yield Step("monte-carlo", "Monte-Carlo error", parts.pop("monte-carlo"), _draws(c))
-    yield Step("sample", "finite sample, for any posterior", parts.pop("log terms"), _terms(c))
+    yield Step("sample", f"finite sample{any_posterior}", parts.pop("log terms"), _terms(c))
     for layer, (points, kl) in _layers(c, parts).items():
         yield Step("kl", f"learned in {layer}", points, f"KL {kl:.1f}")
 
@@ -114,7 +116,9 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
     if c.kind is Predictor.RANDOMISED:
         paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
         yield Beside(paper_way, percent_up(c.catoni), _printed(theirs, "bound"))
-    if c.held_out is None:
+    if c.kind is Predictor.FIXED:
+        yield Beside("error on the bound set", percent(c.risk))
+    elif c.held_out is None:
         yield Beside("training risk of pairs", percent(c.risk))
     else:
         held_out = "held-out bound for the same error on n unseen examples"
@@ -123,9 +127,10 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
         yield Beside("training risk (linear loss)", percent(c.risk), printed)
     if errors is not None:
         yield from _test_errors(c, errors, _printed(theirs, "test_zero_one"))
-    name = "ln(dQ/dP)" if c.kind is Predictor.DRAWN else "KL(Q|P)"
-    kl = None if theirs is None else theirs.kl
-    yield Beside(name, nats(c.kl), "–" if kl is None else f"{kl:.0f}")
+    if c.kind is not Predictor.FIXED:
+        name = "ln(dQ/dP)" if c.kind is Predictor.DRAWN else "KL(Q|P)"
+        kl = None if theirs is None else theirs.kl
+        yield Beside(name, nats(c.kl), "–" if kl is None else f"{kl:.0f}")
 
 
 def _test_errors(c: Certificate, errors: TestErrors, printed: str) -> Iterator[Beside]:
@@ -134,6 +139,8 @@ def _test_errors(c: Certificate, errors: TestErrors, printed: str) -> Iterator[B
     yield Beside(f"test error, majority vote{covered}", percent(errors.vote))
     if errors.drawn is not None:
         yield Beside("test error, the drawn network", percent(errors.drawn))
+    if errors.fixed is not None:
+        yield Beside("test error, the network at the prior's means", percent(errors.fixed))
 
 
 def _printed(result: paper.PaperResult | None, name: str) -> str:

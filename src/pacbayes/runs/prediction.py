@@ -25,7 +25,7 @@ from pacbayes.files import save_json
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.risk import majority_vote, predict_randomised
-from pacbayes.networks.weights import scores
+from pacbayes.networks.weights import prior_weights, scores
 from pacbayes.randomness import seeded
 from pacbayes.runs.folder import Run
 
@@ -51,6 +51,7 @@ class TestErrors:
     votes: int
     n: int
     drawn: float | None = None  # of the network that was drawn and kept, if any
+    fixed: float | None = None  # of the network at the prior's means, if it learned
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def count_test_errors(
         votes=VOTES,
         n=len(x),
         drawn=_error_of_kept(run, network, x, y),
+        fixed=_error_of_prior(run, network, x, y),
     )
 
 
@@ -95,6 +97,12 @@ def _error_of_kept(run: Run, network: Network, x: Tensor, y: Tensor) -> float | 
         with suppress(ValueError, OSError):  # a damaged file is for `verify` to report
             return _mean(network.task.wrong(scores(network, run.load_drawn(), x), y))
     return None
+
+
+def _error_of_prior(run: Run, network: Network, x: Tensor, y: Tensor) -> float | None:
+    if not run.settings.prior_fraction:
+        return None
+    return _mean(network.task.wrong(scores(network, prior_weights(network), x), y))
 
 
 def _mean(wrong: Tensor) -> float:
