@@ -336,3 +336,22 @@ def test_evaluations_are_shown_when_asked_for(capsys):
 def test_wrong_values_are_refused(cancer, change, message):
     with pytest.raises(ValueError, match=message):
         PACBayesClassifier(epochs=1, prior_epochs=1).set_params(**change).fit(*cancer)
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
+def test_the_default_is_within_a_little_of_its_priors_hold_out(load):
+    """Nine tenths of δ instead of all of it: 0.1 nats."""
+    x, y = load(return_X_y=True)
+    best = PACBayesClassifier(random_state=0).fit(x, y)
+    alone = PACBayesClassifier(predictor="fixed", random_state=0).fit(x, y)
+    assert alone.certificate_.bound <= best.certificate_.bound
+    assert best.certificate_.bound < alone.certificate_.bound + 0.003
+    assert best.predictor_ == best.certificate_.kind.value
+    assert np.array_equal(best.predict(x), alone.predict(x))  # the same weights here
+    assert best.predict_proba(x).shape == (len(x), len(best.classes_))
+
+
+def test_without_a_part_for_the_prior_the_best_network_is_drawn():
+    x, y = load_breast_cancer(return_X_y=True)
+    model = PACBayesClassifier(widths=(), prior_fraction=0, epochs=2, random_state=0)
+    assert model.fit(x / 1000, y).predictor_ == "drawn"

@@ -416,7 +416,7 @@ def test_a_kept_network_is_verified_whole(activation, classes, tmp_path):
         ({"parameters": {**c.parameters, "networks": 4.0}}, "bound (disintegrated)"),
         ({"predictor": Predictor.RANDOMISED.sentence}, "predictor"),
         ({"risk_upper": 1.0}, "errors counted"),
-        ({"ledger": {"pac-bayes, disintegrated": 0.05}}, "bound (disintegrated)"),
+        ({"ledger": {"pac-bayes, disintegrated": 0.05}}, "δ ledger"),
     ):
         path.write_text(json.dumps(record | changes))
         assert name in drawn_failures(run.folder), name
@@ -551,3 +551,37 @@ def test_a_failed_check_names_both_values(folder):
     change(folder, n=600)
     details = {f.name: f.detail for f in verify(folder / "certificate.json") if not f.holds}
     assert details["size of the bound set"] == "300 found, 600 in the certificate"
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_held_out_certificate_is_verified_and_is_tight(classes, tmp_path):
+    run, data = make_run(
+        tmp_path, classes=classes, prior_fraction=0.5, prior_epochs=20, prior_scales=(0.03, 0.1)
+    )
+    c = certify(run, data, bound="held-out")
+    path = run.folder / "certificate-fixed.json"
+    assert [f.name for f in verify(path) if not f.holds] == []
+    assert any(f.measures_risk for f in verify(path))
+    (own,) = (f.bound for f in verify(path) if f.bound is not None)
+    assert own == pytest.approx(c.bound, rel=1e-6)
+    assert own <= c.bound
+    record = json.loads(path.read_text())
+    for changes, name in (
+        ({"bound": c.bound * (1 - 1e-6)}, "bound (held-out)"),
+        ({"risk": c.risk - 1 / c.n, "risk_upper": c.risk - 1 / c.n}, "errors counted"),
+        ({"bound_name": "small-kl"}, "predictor"),
+        ({"ledger": {"pac-bayes": 0.05}}, "δ ledger"),  # another scale was tried
+    ):
+        path.write_text(json.dumps(record | changes))
+        assert name in [f.name for f in verify(path) if not f.holds], name
+
+
+def test_the_better_of_two_networks_is_verified(tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, prior_epochs=20)
+    c = certify(run, data, bound="best-of")
+    path = run.certificate_path(c.kind)
+    assert all(f.holds for f in verify(path))
+    record = json.loads(path.read_text())
+    whole = {"pac-bayes, held-out": 0.05, "pac-bayes, disintegrated": 0.005}
+    path.write_text(json.dumps(record | {"ledger": whole}))
+    assert "δ ledger" in [f.name for f in verify(path) if not f.holds]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 from torch import nn
 
 from pacbayes import (
@@ -16,7 +17,7 @@ from pacbayes import (
     dense_network,
     kl,
 )
-from pacbayes.certificates.kept import certify_drawn
+from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
 from pacbayes.choices import Predictor
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.weights import draw_network, scores
@@ -162,3 +163,50 @@ def test_a_prior_that_moved_after_the_first_look_is_refused():
 def test_no_network_is_none():
     with pytest.raises(ValueError, match="networks must be at least 1, got 0"):
         certify_drawn(moved(), torch.randn(20, 3), torch.ones(20), networks=0)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_network_at_the_priors_means_is_certified_by_the_binomial_tail(classes):
+    network = moved(classes=classes)
+    x = torch.randn(200, 3)
+    y = network.task.encode(torch.randint(classes, (200,)))
+    c = certify_fixed(network, x, y, delta=0.1, priors=2)
+    with torch.no_grad():
+        z = x.double()
+        for layer in network.body.layers:
+            z = torch.relu(z @ layer.weight.prior_mean.double().T + layer.bias.prior_mean)
+        z = z @ network.layer.weight.prior_mean.double().T + network.layer.bias.prior_mean
+    index = (z[:, 0] > 0).long() if classes == 2 else z.argmax(1)
+    errors = int((index != network.task.decode(y)).sum())
+    assert c.risk == c.risk_upper == errors / 200
+    assert binom.cdf(errors, 200, c.bound) == pytest.approx(0.05, rel=1e-6)
+    assert (c.kind, c.bound_name, c.kl, c.kl_by_part) == (Predictor.FIXED, "held-out", 0.0, {})
+    assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
+    assert c.ledger == {"pac-bayes": 0.05, "other prior 1, pac-bayes": 0.05}
+
+
+def test_the_better_of_two_networks_is_kept_and_both_are_paid_for():
+    x = torch.randn(300, 3)
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    still, learned = (dense_network(3, (), scale=s) for s in (0.01, 0.3))
+    with torch.no_grad():
+        for g in (still.layer.weight, learned.layer.weight):
+            g.mean.copy_(torch.tensor([[1.0, 0.0, 0.0]]))
+        still.layer.weight.prior_mean.copy_(still.layer.weight.mean)
+        learned.layer.weight.prior_mean.copy_(-0.5 * learned.layer.weight.mean)  # always wrong
+        learned.layer.weight.log_scale.fill_(-4.0)
+        for network in (still, learned):
+            network.layer.bias.mean.zero_()
+            network.layer.bias.prior_mean.zero_()
+    shares = {"pac-bayes, held-out": 0.045, "pac-bayes, disintegrated": 0.005}
+    for network, kind in ((still, Predictor.FIXED), (learned, Predictor.DRAWN)):
+        c, weights = certify_network(network, x, y)
+        assert c.kind is kind
+        assert c.ledger == pytest.approx(shares)
+        part = c.ledger[f"pac-bayes, {c.bound_name}"]
+        if kind is Predictor.FIXED:
+            assert c.bound == bounds.clopper_pearson(c.risk, 300, part)
+            assert torch.equal(weights["layer.weight"], network.layer.weight.prior_mean.double())
+        else:
+            assert c.bound == bounds.disintegrated(c.risk, c.kl, 300, part, networks=1)
+            assert scores(network, weights, x).sign().eq(y).double().mean() > 0.9

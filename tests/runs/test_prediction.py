@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from pacbayes import Settings, runs
+from pacbayes.choices import Predictor
 from pacbayes.data import DataError, DataSource
+from pacbayes.files import DamagedFileError, save_json
 from pacbayes.networks import predictors
+from pacbayes.networks.weights import prior_weights, scores
 from pacbayes.runs import prediction
-from pacbayes.runs.prediction import predict
+from pacbayes.runs.prediction import certified_predictor, predict
 from pacbayes.runs.prediction import test_errors as errors_of
 from pacbayes.runs.preparation import prepare
 
@@ -115,3 +118,20 @@ def test_a_kept_network_predicts_the_class_of_its_largest_score(tmp_path):
     path.write_bytes(path.read_bytes()[:-8] + bytes(8))
     with pytest.raises(ValueError, match="is not the network that certificate-drawn"):
         predict(run, source.name, "drawn", samples=1, seed=0, label=None)
+
+
+def test_the_predictor_with_the_lowest_certificate_predicts_by_default(tmp_path, source):
+    run = trained(tmp_path / "run", source)
+    assert certified_predictor(run) is Predictor.RANDOMISED
+    for predictor, bound in ((Predictor.VOTE, 0.3), (Predictor.FIXED, 0.2), (Predictor.DRAWN, 0.4)):
+        save_json(run.certificate_path(predictor), {"bound": bound})
+    assert certified_predictor(run) is Predictor.FIXED
+    prediction = predict(run, source.name, "fixed", samples=1, seed=0, label=None)
+    assert prediction.predictor == Predictor.FIXED.sentence
+    network = run.load_network()
+    x, y = source.load().tensors("train")
+    index = network.task.decide(scores(network, prior_weights(network), x.double()))
+    assert prediction.labels == [run.record.data.classes[i] for i in index.tolist()]
+    save_json(run.certificate_path(Predictor.DRAWN), [])
+    with pytest.raises(DamagedFileError, match=r"certificate-drawn\.json is damaged"):
+        certified_predictor(run)

@@ -34,12 +34,13 @@ def predict(
         ),
     ],
     method: Annotated[
-        Predictor,
+        Predictor | None,
         typer.Option(
-            help="randomised: fresh weights for each prediction, covered by certificate.json; "
-            "vote: majority over T draws; drawn: the network that disintegrated certified."
+            help="randomised: fresh weights for each prediction; vote: majority over T draws; "
+            "drawn: the network that disintegrated certified; fixed: the network at the prior's "
+            "means.  [default: the one with the lowest certificate]"
         ),
-    ] = Predictor.RANDOMISED,
+    ] = None,
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote.")] = 100,
     label: Annotated[str | None, typer.Option(help="Label column, if there is one.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file.  [default: print]")] = None,
@@ -67,6 +68,7 @@ def predict(
     from pacbayes.cli import console
 
     opened = runs.open_run(run)
+    method = method or runs.certified_predictor(opened)
     if out is not None:
         _check_out(out, opened, data, ".json" if as_json else ".csv")
     prediction = runs.predict(opened, data, method, samples=samples, seed=seed, label=label)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from pacbayes.data import (
     load,
     read_table,
 )
-from pacbayes.files import save_json
+from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.risk import majority_vote, predict_randomised
@@ -33,6 +34,7 @@ __all__ = [
     "VOTES",
     "Prediction",
     "TestErrors",
+    "certified_predictor",
     "count_test_errors",
     "draw_labels",
     "predict",
@@ -113,6 +115,21 @@ def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     """Draw a label for every example, and the vote's mean output; the same every time."""
     with seeded(run.settings.seed, "prediction"):
         return predict_randomised(network, x), majority_vote(network, x, VOTES)
+
+
+def certified_predictor(run: Run) -> Predictor:
+    """Return the predictor with the lowest certified bound; randomised if nothing is certified."""
+    there = [p for p in Predictor if run.certificate_path(p).exists()]
+    return min(there, key=partial(_claimed_bound, run), default=Predictor.RANDOMISED)
+
+
+def _claimed_bound(run: Run, predictor: Predictor) -> float:
+    path = run.certificate_path(predictor)
+    record = load_json(path)
+    bound = record.get("bound") if isinstance(record, dict) else None
+    if not isinstance(bound, int | float):
+        raise DamagedFileError(f"{path} is damaged: it has no bound; certify the run again")
+    return float(bound)
 
 
 def predict(
