@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes import paper
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import catoni, percent_up
 
 HERE = Path(__file__).parent
 HEADINGS = (
@@ -37,7 +37,7 @@ def row(folder: Path) -> tuple[str, ...]:
         f"{100 * test['randomised']:.2f}",
         f"{100 * test['vote']:.2f}",
         f"{certificate['kl']:.0f}",
-        _up(certificate["catoni"]),
+        _up(catoni(*(certificate[name] for name in ("risk", "kl", "n", "delta")))),
         f"**{_up(certificate['bound'])}**",
     )
 

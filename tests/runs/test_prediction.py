@@ -129,7 +129,7 @@ def test_the_predictor_with_the_lowest_certificate_predicts_by_default(tmp_path,
     prediction = predict(run, source.name, "fixed", samples=1, seed=0, label=None)
     assert prediction.predictor == Predictor.FIXED.sentence
     network = run.load_network()
-    x, y = source.load().tensors("train")
+    x = source.load().tensors("train")[0]
     index = network.task.decide(scores(network, prior_weights(network), x.double()))
     assert prediction.labels == [run.record.data.classes[i] for i in index.tolist()]
     save_json(run.certificate_path(Predictor.DRAWN), [])
