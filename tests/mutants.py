@@ -469,7 +469,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("redraw.py", "h = step * scale.min", "h = 9 * step * scale.min", REDRAW),
     ("redraw.py", "np.where(doubtful, 0.0", "np.where(False, 0.0", REDRAW),
     ("redraw.py", "rows**2 @ self.weight_variance.T", "0 * rows @ self.weight_variance.T", VERIFY),
-    ("redraw.py", "weight @ np.where(states > 0", "weight @ np.where(states < 0", VERIFY),
+    ("redraw.py", "weight @ np.where(states > 0", "weight @ np.where(states < 0", REDRAW),
     ("bounds/ledger.py", "(seed + 1) * (seed + 2)", "(seed + 1)", FORGED),
     ("bounds/ledger.py", "if Fraction(nearest) > value", "if False", "tests/bounds/test_ledger.py"),
     ("certificates/certify.py", "if seed is None:", "if True:", FORGED),
