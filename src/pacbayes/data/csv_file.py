@@ -17,6 +17,10 @@ from pacbayes.spelling import did_you_mean
 
 __all__ = ["read_csv"]
 
+_REMEDY = (
+    "fill in missing values and encode categories first, or use CertifiedClassifier in Python, "
+    "which takes them as they are"
+)
 Examples = tuple[Floats, NDArray[np.str_] | None]
 
 
@@ -158,10 +162,10 @@ class _Layout:
 
     def _not_a_number(self, cell: str) -> str:
         if not cell.strip():
-            return "a value is missing"
+            return f"a value is missing; {_REMEDY}"
         sure = self.chosen or self.column is None
-        hint = "" if sure else "; if the labels are in another column, name it with --label"
-        return f"{cell!r} is not a number{hint}"
+        hint = "" if sure else "; if these are the labels, name the column with --label"
+        return f"{cell!r} is not a number; {_REMEDY}{hint}"
 
     def _at(self, i: int) -> str:
         return f", column {self.first[i]!r}" if self.header else f", column {i}"
