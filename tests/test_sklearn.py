@@ -355,3 +355,26 @@ def test_without_a_part_for_the_prior_the_best_network_is_drawn():
     x, y = load_breast_cancer(return_X_y=True)
     model = PACBayesClassifier(widths=(), prior_fraction=0, epochs=2, random_state=0)
     assert model.fit(x / 1000, y).predictor_ == "drawn"
+
+
+def test_where_the_posterior_wins_its_drawn_network_predicts():
+    """A prior of twenty examples and one epoch, which hardly learns anything."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 5))
+    y = x @ [1.0, -2.0, 0.5, 0.0, 1.0] > 0
+    model = PACBayesClassifier(
+        widths=(),
+        prior_fraction=0.01,
+        prior_epochs=1,
+        prior_scale=0.3,
+        epochs=40,
+        learning_rate=0.05,
+        preprocessing=None,
+        random_state=3,
+    ).fit(x, y)
+    assert (model.predictor_, model.certificate_.kind.value) == ("drawn", "drawn")
+    assert model.certificate_.ledger["pac-bayes, disintegrated"] == pytest.approx(0.005)
+    errors = (model.predict(x[20:]) != y[20:]).mean()
+    assert errors < model.certificate_.bound
+    fixed = PACBayesClassifier(**model.get_params() | {"predictor": "fixed"}).fit(x, y)
+    assert errors < (fixed.predict(x) != y).mean()
