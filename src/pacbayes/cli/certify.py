@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 import typer
 
 from pacbayes.bounds.theorems import CertificateBound
-from pacbayes.choices import MonteCarlo
+from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.cli.options import (
     AsJson,
     DataFile,
@@ -95,6 +95,8 @@ def certify(
         print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
     else:
         console.show_certificate(certificate, errors, opened)
+        if opened.settings.prior_fraction and certificate.kind is Predictor.RANDOMISED:
+            console.remark("Near a learned prior, --bound best-of is usually tighter.")
         console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
 
 
