@@ -467,7 +467,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("redraw.py", "_generator(key, block, part)", "_generator(key, block, 0)", FORGED),
     ("redraw.py", "losses[:half:2], losses[1:half:2]", "losses, losses", VERIFY),
     ("redraw.py", "h = step * scale.min", "h = 9 * step * scale.min", REDRAW),
-    ("redraw.py", "np.where(doubtful, 0.0", "np.where(False, 0.0", REDRAW),
+    ("redraw.py", "total + doubtful, pairs / 2", "total, pairs / 2", REDRAW),
     ("redraw.py", "rows**2 @ self.weight_variance.T", "0 * rows @ self.weight_variance.T", VERIFY),
     ("redraw.py", "weight @ np.where(states > 0", "weight @ np.where(states < 0", REDRAW),
     ("bounds/ledger.py", "(seed + 1) * (seed + 2)", "(seed + 1)", FORGED),

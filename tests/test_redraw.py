@@ -66,17 +66,24 @@ def test_sums_over_signs_are_exact(classes, widths):
     assert found.tandem == pytest.approx(expected.tandem, abs=2e-9)
 
 
-def test_a_doubtful_sign_counts_as_no_error():
-    """A unit whose pre-activation is zero by construction, and a last layer that errs by it."""
+def test_signs_that_are_doubtful_by_construction_count_as_errors():
+    """A unit whose pre-activation is zero, which no accident of rounding makes so often."""
     network, _, (prior, posterior), data = moved("sign", 2, (1,), learned=True)
     for name in posterior:
         posterior[name] = np.full_like(posterior[name], -100.0 if "log" in name else 0.0)
     posterior["layer.weight.mean"] = np.full_like(posterior["layer.weight.mean"], 5.0)
-    labels = np.zeros(len(data[1]), np.int64)  # the sign of zero is +1, which is the other class
+    labels = np.ones(len(data[1]), np.int64)  # the sign of zero is +1, which is this class
     found = measure(
         list(gaussians(network)), (prior, posterior), ACTIVATIONS["sign"], (data[0], labels), 4, 1.0
     )
-    assert found.mean == 0.0
+    assert found.mean == 1.0
+    assert found.tandem >= 1.0
+
+
+def test_too_many_signs_are_not_summed():
+    network, _, laws, data = moved("sign", 2, (21,))
+    with pytest.raises(ValueError, match="21 sign units are too many to sum exactly"):
+        measure(list(gaussians(network)), laws, ACTIVATIONS["sign"], data, None, 1.0)
 
 
 @pytest.mark.parametrize("learned", [True, False])

@@ -27,6 +27,8 @@ Activation = Callable[[Array], Array]
 _DEVIATION = math.sqrt(0.05)  # of a data-free prior's means, cut at twice that
 _ROUNDING = 2e-7  # of float32 numbers of that size
 _CLOSE = 1e-9  # a sign unit this near to zero may round to the other side on another processor
+_DOUBTFUL = 1e-6  # share of draws with such a unit that counts as no error; more count as errors
+_MOST_SIGNS = 20  # units of a layer that are summed exactly
 _EXAMPLES, _DRAWS = 20, 100  # of a block of draws, which has its own place under the key
 _REACH = 7  # of the integral over class scores, in standard deviations
 
@@ -166,13 +168,16 @@ def measure(
     pairs_of = zip(names, means, strict=True)
     spread = [np.exp(2 * np.broadcast_to(scales[name], mean.shape)) for name, mean in pairs_of]
     layers = [Layer(*means[i : i + 2], *spread[i : i + 2]) for i in range(0, len(names), 2)]
-    sums, count, pairs = np.zeros(3), 0, 0
-    for losses in _losses(layers, activation, data, _key(laws, data), samples, step):
-        half = len(losses) // 2 * 2
+    sums, count, pairs, doubtful = np.zeros(3), 0, 0, 0
+    for drawn in _losses(layers, activation, data, _key(laws, data), samples, step):
+        losses, half = np.nan_to_num(drawn), len(drawn) // 2 * 2
+        doubtful += int(np.isnan(drawn).sum())
         A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
         sums += losses.sum(), ((A - B) ** 2).sum() / 2, (A * B).sum()
         count, pairs = count + losses.size, pairs + A.size
     total, within, tandem = sums.tolist()
+    if doubtful > _DOUBTFUL * count:  # no accident of rounding: each may be an error
+        total, within, tandem = total + doubtful, pairs / 2, tandem + doubtful
     return Measured(min(1.0, total / count), within / max(1, pairs), tandem / max(1, pairs))
 
 
@@ -204,7 +209,7 @@ def _sampled(
     rng: np.random.Generator,
     step: float,
 ) -> Array:
-    """Return the losses of T networks for each example; a doubtful sign counts as no error."""
+    """Return the losses of T networks for each example; NaN where a sign is doubtful."""
     a, doubtful = x, np.zeros((), bool)
     low, high = activation(np.array([-_CLOSE, _CLOSE]))
     jumps = high - low > 1  # a sign
@@ -215,13 +220,16 @@ def _sampled(
         if jumps:
             doubtful = doubtful | (np.abs(z) < _CLOSE).any(-1)
     losses = _last(layers[-1], np.broadcast_to(a, (T, *a.shape[-2:])), y, step)
-    return np.where(doubtful, 0.0, np.clip(losses, 0, 1))
+    unknown = np.isnan(losses)  # an output that is not a number is an error
+    return np.where(doubtful, np.nan, np.where(unknown, 1.0, np.clip(losses, 0, 1)))
 
 
 def _summed(layers: Sequence[Layer], x: Array, y: Array, step: float) -> Array:
     """Return the loss of each example, (1, B), summed over all values of sign units."""
     a, weight = x, np.eye(len(x))
     for layer in layers[:-1]:
+        if len(layer.bias) > _MOST_SIGNS:
+            raise ValueError(f"{len(layer.bias)} sign units are too many to sum exactly")
         states = np.array(list(product((-1.0, 1.0), repeat=len(layer.bias))))
         mean, scale = layer.moments(a)
         up = ndtr(mean / scale)[:, None]

@@ -57,7 +57,7 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 _INEQUALITIES: dict[str, Callable[[_Claim, float, int, arb], arb]] = {
     "kl-chernoff": lambda c, risk, N, delta: kl_chernoff(risk, N, delta),
     "stratified-bernstein": lambda c, risk, N, delta: stratified_bernstein(
-        risk, c.within, c.n * (c.samples // 2), N, delta
+        risk, None if c.theorem.networks == 2 else c.within, c.n * (c.samples // 2), N, delta
     ),
 }
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -267,7 +267,7 @@ def _tensors(path: Path) -> Weights:
     try:
         with safe_open(_existing(path), "np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, TypeError) as error:
+    except (SafetensorError, TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
@@ -334,13 +334,18 @@ def _words(c: _Claim, run: _Run, *, again: bool) -> Iterator[Finding]:
     """Check that the assumptions are those of the run, and list them as the issuer's word."""
     s, learned = run.settings, run.settings.prior_fraction > 0
     seed = {"split_seed" if learned else "prior_seed": s.seed}
-    expected = {"data": run.data.source.name, "repeats": s.repeats, **seed}
+    source = run.data.source
+    removed = {"deduplicated": True} if source.deduplicate else {}
+    expected = {"data": source.name, "repeats": s.repeats, **seed, **removed}
     given = {name: value for name, value in c.assumptions.items() if value is not None}
     yield _equal("assumptions", expected, certificate=given)
     words = {
         f"the examples of {expected['data']} are independent, and new ones come from there": True,
         "their features were computed without looking at the bound set": True,
         "theorem, inequality and number of draws were chosen in advance": True,
+        "the posterior was final before any of its draws were seen": True,
+        "nothing else was tried on the bound set than the ledger pays for": True,
+        "new examples do not repeat either: copies were removed": source.deduplicate,
         "examples that repeat are natural in these data": s.repeats,
         f"no other split was tried than that of seed {s.seed}": learned,
         "the prior learned from its own part alone; --relearn checks it": learned and not again,
@@ -364,6 +369,7 @@ def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[Array, Findi
         "split.safetensors is not the one that was certified": _sha256(path) == claimed,
         "the prior is data-free, so a split is not allowed": learned,
         f"split.safetensors is not what seed {s.seed} draws": found == drawn.tobytes(),
+        "the prior's part is empty": len(drawn) < count,
     }
     detail = f"{len(drawn)} of {count} examples, drawn by seed; the prior learned from the others"
     finding = _finding("bound set", detail, must)
@@ -502,8 +508,9 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
 
 def _fixed(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
     """Check the network at the prior's means: its errors and the binomial tail."""
-    means = {name: laws[0][f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
-    yield _counted(c, means, run, data)
+    for prior in (_tensors(folder / "prior.safetensors"), laws[0]):  # both, if learned again
+        means = {name: prior[f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
+        yield _counted(c, means, run, data)
     yield _bound(c, c.risk_upper, arb(0), c.spent(c.part))
 
 

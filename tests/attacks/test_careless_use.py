@@ -8,6 +8,7 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_selection import SelectFromModel, SelectKBest
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -17,11 +18,13 @@ from torch import nn
 
 from pacbayes import (
     CertificateWarning,
+    CertifiedClassifier,
     Dense,
     GaussianLinear,
     Network,
     PACBayesClassifier,
     Settings,
+    build_network,
     certify,
     dense_network,
     empirical_risk,
@@ -29,6 +32,7 @@ from pacbayes import (
     train,
 )
 from pacbayes.certificates.explanation import sentence
+from pacbayes.data.sample import check_sample
 from pacbayes.networks import activations, heads
 from pacbayes.networks.bodies import Deterministic
 
@@ -287,3 +291,40 @@ def test_12_a_prior_scale_that_does_nothing_is_refused():
         train(network, *toy(), Settings(prior_scale=0.1, epochs=1))
     train(network, *toy(), Settings(epochs=1))
     train(dense_network(4, (3,), scale=0.1), *toy(), Settings(prior_scale=0.1, epochs=1))
+
+
+REMEMBERED = StandardScaler().fit(np.random.default_rng(0).normal(size=(50, 3)))
+
+
+def global_leak(x):
+    return REMEMBERED.transform(x)
+
+
+@pytest.mark.parametrize("step", [FunctionTransformer(global_leak), FrozenEstimator(REMEMBERED)])
+def test_2_fitted_state_that_survives_cloning_is_refused(step):
+    with pytest.raises(ValueError, match="carries a fitted"):
+        PACBayesClassifier(preprocessing=step, **QUICK).fit(*noise(100, 3))
+    frozen = FrozenEstimator(LogisticRegression().fit(*noise(100, 3)))
+    for model in (frozen, make_pipeline(StandardScaler(), frozen)):
+        with pytest.raises(ValueError, match="carries a fitted"):
+            CertifiedClassifier(model).fit(*noise(100, 3))
+
+
+def test_7_a_prior_that_was_changed_is_not_what_its_seed_draws():
+    network = build_network(Settings(widths=(3,), epochs=1), 4)
+    assert network.prior_seed == 0
+    with torch.no_grad():
+        network.layer.weight.prior_mean.add_(1.0)
+    assert network.prior_seed is None
+    said = " ".join(certify(network, *toy(), samples=2).assumptions.sentences())
+    assert "The prior was fixed before the bound set was seen." in said
+
+
+def test_4_copies_that_differ_by_less_than_float32_shows_are_copies():
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(40, 3)), 5, axis=0) + 1e-13 * rng.normal(size=(200, 3))
+    with pytest.warns(CertificateWarning, match="are duplicates"):
+        PACBayesClassifier(**QUICK).fit(x, rng.integers(0, 2, 40).repeat(5))
+    zeros = np.where(rng.random((200, 3)) < 0.5, 0.0, -0.0)
+    with pytest.raises(ValueError, match="199 of 200 examples are duplicates"):
+        check_sample(zeros, np.zeros(200), repeats=False)

@@ -317,3 +317,61 @@ def test_4_a_tenth_of_repeated_rows_is_natural_in_a_table_of_discrete_features(r
     certified = run_cli("certify", tmp_path / "other", "--json")[1]
     assert json.loads(certified)["n"] <= 400
     assert run_cli("verify", tmp_path / "other")[0] == 0
+
+
+def test_14_signs_that_are_always_at_zero_are_errors(tmp_path):
+    run, data = make(tmp_path / "a", activation="sign", widths=(3,), random=True)
+    posterior = load_file(run.folder / "posterior.safetensors")
+    for name in ("weight", "bias"):  # a unit whose pre-activation is within 1e-9 of zero
+        posterior[f"body.layers.0.{name}.mean"][0] = 0.0
+        posterior[f"body.layers.0.{name}.log_scale"][0] = -24.0
+    certify(run, data)
+    reseal(run, posterior)
+    c = certify(run := runs.open_run(run.folder), data)
+    lower = {"risk": 0.0, "risk_upper": 0.01, "bound": small_kl(0.01, c.kl, c.n, 0.0125)}
+    forge(run.folder / "certificate.json", **lower)
+    assert "risk of the same draws" in failed(run.folder, full=True)
+
+
+def test_13_a_held_out_certificate_is_of_the_network_in_the_folder(tmp_path):
+    run, data = make(tmp_path / "a", prior_fraction=0.5, prior_epochs=20)
+    certify(run, data, bound="held-out")
+    learned = runs.learn_again(run, data)
+    prior = load_file(run.folder / "prior.safetensors")
+    for name in ("layer.weight.prior_mean", "layer.bias.prior_mean"):
+        prior[name] = -prior[name]
+    forge_prior(run, prior)
+    found = failed(run.folder, "certificate-fixed.json", prior=learned)
+    assert found == ["errors counted"]
+
+
+def test_15_removed_copies_are_an_assumption(run_cli, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    np.savez(
+        tmp_path / "a.npz", x=x[[*range(200), *range(60)]], y=[*(x[:, 0] > 0), *(x[:60, 0] > 0)]
+    )
+    train = ("train", "--dataset", tmp_path / "a.npz", "--widths", "none", "--epochs", "1")
+    assert run_cli(*train, "--deduplicate", "--out", tmp_path / "run")[0] == 0
+    assert "copies were removed" in run_cli("certify", tmp_path / "run")[1]
+    code, out, _ = run_cli("verify", tmp_path / "run")
+    assert (code, "Not checked: new examples do not repeat either" in out) == (0, True)
+    path = tmp_path / "run" / "certificate.json"
+    record = json.loads(path.read_text())
+    forge(path, assumptions=record["assumptions"] | {"deduplicated": None})
+    assert failed(tmp_path / "run") == ["assumptions"]
+
+
+def test_13_a_prior_without_a_part_of_its_own_did_not_learn(tmp_path):
+    run, data = make(tmp_path / "a", prior_fraction=0.5)
+    certify(run, data)
+    path = run.folder / "run.json"
+    before = file_sha256(path)
+    record = json.loads(path.read_text())
+    record["settings"]["prior_fraction"] = 1e-9
+    index = torch.arange(300)
+    save_tensors(run.folder / "split.safetensors", {"bound": index})
+    record["data"] |= {"n": 300, "split_sha256": file_sha256(run.folder / "split.safetensors")}
+    save_json(path, record)
+    replace_everywhere(run.folder, before, file_sha256(path))
+    assert "bound set" in failed(run.folder)

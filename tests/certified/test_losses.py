@@ -47,3 +47,12 @@ def test_only_examples_that_count_count_and_groups_without_any_are_left_out():
     where = np.array([False, True, True, False])
     np.testing.assert_array_equal(of_units(losses, groups, where), [1, 1])
     np.testing.assert_array_equal(of_units(losses, None, where), [1, 1])
+
+
+def test_costs_belong_to_classes_in_the_order_given():
+    loss = Loss(np.array(["low", "medium", "high"]), [[0, 1, 5], [1, 0, 1], [10, 1, 0]])
+    truth = np.array(["low", "high", "medium", "high"])
+    answers = np.array(["high", "low", "medium", "never"])
+    np.testing.assert_array_equal(loss(answers, truth), [0.5, 1.0, 0.0, 1.0])  # the worst at last
+    with pytest.raises(ValueError, match="label 'huge' has no row among the costs"):
+        loss(answers[:1], np.array(["huge"]))

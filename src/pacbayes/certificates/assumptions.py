@@ -15,6 +15,7 @@ class Assumptions:
     Attributes:
         data: name of the data, as run.json has it.
         repeats: whether examples were declared to repeat naturally.
+        deduplicated: True if all but the first of equal examples were removed.
         split_seed: seed that divided the examples into the prior's part and the bound set; None if
             the prior is data-free.
         prior_seed: seed of a data-free prior, which the ledger pays for; None for other priors.
@@ -28,12 +29,17 @@ class Assumptions:
     prior_seed: int | None = None
     body_sha256: str | None = None
     preprocessing: str | None = None
+    deduplicated: bool | None = None
 
     def sentences(self) -> Iterator[str]:
         """Yield what the reader has to believe, one sentence each."""
         yield "The examples are independent, and new ones come from the same source."
         yield "Their features were computed without looking at the bound set."
         yield "Theorem, inequality and number of draws were chosen in advance."
+        yield "The posterior was final before any of its draws were seen."
+        yield "Nothing else was tried on the bound set than the ledger pays for."
+        if self.deduplicated:
+            yield "New examples do not repeat either: copies were removed (by --deduplicate)."
         if self.repeats:
             yield "Examples that repeat are natural in these data (declared by --repeats)."
         if self.split_seed is not None:

@@ -29,6 +29,7 @@ from pacbayes.certified.losses import Loss, of_units
 from pacbayes.certified.predictor import labels_of
 from pacbayes.certified.splitting import Split
 from pacbayes.certified.votes import WeightedVote, best_vote
+from pacbayes.data.pipelines import refuse_fitted_state
 from pacbayes.sklearn import CertificateWarning
 
 __all__ = ["Choice", "Chosen", "Task", "choose"]
@@ -110,6 +111,8 @@ def choose(task: Task) -> Chosen:
 def _fitted(task: Task, candidates: Mapping[str, Any]) -> dict[str, Any]:
     """Fit clones of the candidates to the examples outside the bound set."""
     X, y, _ = task.part(task.split.own)
+    for name, candidate in candidates.items():
+        refuse_fitted_state(candidate, name)
     jobs = [delayed(_fit)(clone(candidate), X, y, task.quiet) for candidate in candidates.values()]
     return dict(zip(candidates, Parallel(task.settings["n_jobs"])(jobs), strict=True))
 

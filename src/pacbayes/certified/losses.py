@@ -16,7 +16,7 @@ class Loss:
     """The error of a prediction, or its cost divided by the largest cost.
 
     Args:
-        classes: all labels, sorted.
+        classes: all labels, in the order of the costs.
         costs: (k, k), the cost of the answer in column j to an example of the class in row i; None
             counts errors.
 
@@ -47,9 +47,16 @@ class Loss:
         """Return the loss of each prediction, (n,)."""
         if self.costs is None:
             return np.asarray(predicted != y, np.float64)
-        rows, columns = (np.searchsorted(self.classes, labels) for labels in (y, predicted))
-        losses: Array = self.costs[rows, columns]
-        return losses
+        place = {label: i for i, label in enumerate(self.classes.tolist())}
+        pairs = zip(y.tolist(), predicted.tolist(), strict=True)
+        if unknown := set(y.tolist()) - place.keys():
+            raise ValueError(f"label {min(map(str, unknown))!r} has no row among the costs")
+        worst = self.costs.max(1)  # of an answer that is no class
+        losses = [
+            self.costs[place[label], place[answer]] if answer in place else worst[place[label]]
+            for label, answer in pairs
+        ]
+        return np.array(losses, np.float64)
 
 
 def of_units(losses: Array, groups: Array | None, where: Array | None = None) -> Array:

@@ -96,7 +96,7 @@ class Dataset:
 
     def deduplicated(self) -> Dataset:
         """Return the data set with the first of training examples that are the same."""
-        examples = zip(self.x_train, self.y_train.tolist(), strict=True)
+        examples = zip(self.x_train + 0.0, self.y_train.tolist(), strict=True)  # −0 is 0
         first: dict[tuple[bytes, int], int] = {}
         for i, (row, label) in enumerate(examples):
             first.setdefault((row.tobytes(), label), i)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import VotingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
@@ -55,19 +56,38 @@ def _requires_fit(step: Any) -> bool:
     return True if tags is None else bool(tags().requires_fit)
 
 
-def refuse_fitted_state(preprocessing: Any) -> None:
-    """Refuse a transformer that carries a fitted estimator where cloning does not reset it.
+def refuse_fitted_state(estimator: Any, what: str = "preprocessing") -> None:
+    """Refuse an estimator that carries a fitted one where cloning does not reset it.
 
-    For example `FunctionTransformer(scaler.transform)` with a fitted scaler.
+    For example `FunctionTransformer(scaler.transform)` with a fitted scaler, or a FrozenEstimator.
     """
-    parameters = getattr(preprocessing, "get_params", dict)(deep=True)
-    for name, value in parameters.items():
-        for found in _reachable(value):
-            if isinstance(found, BaseEstimator) and _is_fitted(found) and found is not value:
-                raise ValueError(
-                    f"preprocessing carries a fitted {type(found).__name__} in {name!r}, which may "
-                    "have seen the bound set; give the unfitted transformer itself"
-                )
+    if not hasattr(estimator, "get_params"):
+        return
+    fresh = clone(estimator)
+    for name, found in (*_carried(fresh), *_hidden(estimator)):
+        if isinstance(found, BaseEstimator) and _has_learned(found):
+            raise ValueError(
+                f"{what} carries a fitted {type(found).__name__} in {name!r}, which may have seen "
+                "the bound set; give it unfitted"
+            )
+
+
+def _carried(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the estimator and everything that its parameters refer to, by their names."""
+    for name, value in {"itself": estimator, **estimator.get_params(deep=True)}.items():
+        yield from ((name, found) for found in _reachable(value))
+
+
+def _hidden(estimator: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what parameters refer to but are not: clones need not reset it."""
+    own = {"itself": estimator, **estimator.get_params(deep=True)}
+    return ((name, found) for name, found in _carried(estimator) if found is not own[name])
+
+
+def _has_learned(estimator: Any) -> bool:
+    if isinstance(estimator, FrozenEstimator):
+        return True
+    return bool(_requires_fit(estimator) and _is_fitted(estimator))
 
 
 def _reachable(value: Any) -> Iterator[Any]:
@@ -85,6 +105,9 @@ def _reachable(value: Any) -> Iterator[Any]:
 
 def _of_callable(function: Any) -> Iterator[Any]:
     cells = getattr(function, "__closure__", None) or ()
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    outside = getattr(function, "__globals__", {})
     yield getattr(function, "__self__", None)
+    yield from (outside[name] for name in names if name in outside)
     yield from (cell.cell_contents for cell in cells)
     yield from getattr(function, "__defaults__", None) or ()

@@ -104,6 +104,7 @@ def _near_share(own: Array, some: Array) -> float:
 
 
 def _check_repeats(rows: Array, y: Array) -> list[str]:
+    rows = rows.astype(np.float32) + 0.0  # as a network sees them; −0 is 0
     examples = zip(rows, y.tolist(), strict=True)
     again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
     says = f"{again} of {len(rows)} examples are duplicates"

@@ -168,5 +168,5 @@ def build_network(settings: Settings, inputs: int, classes: int = 2) -> Network:
     """Build the dense network that settings describe, its prior drawn from their seed."""
     with seeded(settings.seed, "prior"):
         network = DenseArchitecture.of(settings, inputs, classes).build()
-    network.prior_seed = None if settings.prior_fraction else settings.seed
+    network.set_prior_seed(None if settings.prior_fraction else settings.seed)
     return network

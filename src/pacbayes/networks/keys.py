@@ -1,7 +1,8 @@
 """The key of a certificate's draws: a hash of posterior and data, which leaves nothing to choose.
 
 A seed could be tried again until the draws are lucky. The hash is taken for a random oracle: its
-draws count as independent of everything that was chosen before it.
+draws count as independent of everything that was chosen before it. Whoever changes a posterior
+until its draws are lucky still cheats, so a certificate assumes that nobody did.
 """
 
 from __future__ import annotations

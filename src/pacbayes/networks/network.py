@@ -35,10 +35,6 @@ class Network(nn.Module):
         baseline: control variate for samples without a path.
         architecture: what the network was built from, if it can be rebuilt; the native engine
             trains only such networks.
-
-    Attributes:
-        prior_seed: seed that the prior's means were drawn from, for which a certificate pays; None
-            if they were learned or set otherwise.
     """
 
     def __init__(
@@ -61,7 +57,7 @@ class Network(nn.Module):
             raise ValueError(f"only the aggregated head fits {outputs} outputs")
         self.head, self.baseline = head, baseline
         self.architecture = architecture
-        self.prior_seed: int | None = None
+        self._drawn_by: tuple[int, str] | None = None  # seed, and digest of the prior it drew
         self._sealed: tuple[str, str] | None = None  # prior, and state outside Q
 
     def seal_prior(self) -> None:
@@ -79,6 +75,20 @@ class Network(nn.Module):
                 "data (batch-norm statistics?); freeze them or make them part of Q"
             )
         self._sealed = now
+
+    @property
+    def prior_seed(self) -> int | None:
+        """Seed that the prior was drawn from, for which a certificate pays; None for other priors.
+
+        A prior that was changed is no longer what its seed draws.
+        """
+        if self._drawn_by is None or self._drawn_by[1] != digest_prior(self):
+            return None
+        return self._drawn_by[0]
+
+    def set_prior_seed(self, seed: int | None) -> None:
+        """Record that the prior, as it is now, was drawn from a seed."""
+        self._drawn_by = None if seed is None else (seed, digest_prior(self))
 
     @property
     def outputs(self) -> int:

@@ -94,7 +94,13 @@ def _saved_with(run: Run, issued: Certificate, weights: Weights) -> Certificate:
 def _assumptions(run: Run) -> Assumptions:
     s = run.settings
     split_seed = s.seed if s.prior_fraction else None
-    return Assumptions(run.record.data.source.name, repeats=s.repeats, split_seed=split_seed)
+    source = run.record.data.source
+    return Assumptions(
+        source.name,
+        repeats=s.repeats,
+        split_seed=split_seed,
+        deduplicated=source.deduplicate or None,
+    )
 
 
 def _saved(run: Run, issued: Certificate, **hashes: str) -> Certificate:
