@@ -145,7 +145,7 @@ def test_certificates_of_classes_answers_and_groups_hold_as_often_as_promised():
     for seed in range(times):
         rng = np.random.default_rng(seed)
         groups = np.repeat(np.arange(60), 4)
-        x = np.repeat(rng.random((60, 1)), 4, axis=0) + 1e-6 * rng.random((240, 1))
+        x = np.repeat(rng.random((60, 1)), 4, axis=0) + 1e-4 * rng.random((240, 1))
         y = np.repeat(rng.integers(0, 2, 60), 4)
         model = CertifiedClassifier(
             KNeighborsClassifier(1), per_class=True, delta=delta, random_state=seed
