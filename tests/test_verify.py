@@ -582,6 +582,120 @@ def test_the_better_of_two_networks_is_verified(tmp_path):
     path = run.certificate_path(c.kind)
     assert all(f.holds for f in verify(path))
     record = json.loads(path.read_text())
-    whole = {"pac-bayes, held-out": 0.05, "pac-bayes, disintegrated": 0.005}
+    whole = {"pac-bayes, held-out": 0.05, "pac-bayes, disintegrated-fixed": 0.005}
     path.write_text(json.dumps(record | {"ledger": whole}))
     assert "δ ledger" in [f.name for f in verify(path) if not f.holds]
+
+
+def failing(path, **options):
+    return [f.name for f in verify(path, **options) if not f.holds]
+
+
+@pytest.mark.parametrize("bound", ["catoni-fixed", "disintegrated-fixed"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_bound_at_a_fixed_c_is_verified_and_is_tight(bound, classes, tmp_path):
+    run, data = make_run(tmp_path, classes=classes, prior_fraction=0.5, prior_epochs=20)
+    c = certify(run, data, bound=bound, samples=30)
+    path = run.certificate_path(c.kind)
+    assert c.bound < 1
+    assert failing(path, full=True) == []
+    record = json.loads(path.read_text())
+    for changes in (
+        {"bound": c.bound * (1 - 1e-7)},
+        {"kl": c.kl - 1e-6 * abs(c.kl)},
+        {"delta": 0.04, "ledger": {name: part / 2 for name, part in c.ledger.items()}},
+    ):
+        path.write_text(json.dumps(record | changes))
+        assert failing(path), changes
+    for guess in (c.parameters["guess"] + 0.25, 0.999, -1.0):  # chosen after the fact
+        parameters = {**c.parameters, "guess": guess}
+        path.write_text(json.dumps(record | {"parameters": parameters, "bound": 0.999}))
+        assert "guess of the risk" in failing(path)
+
+
+def test_a_data_free_prior_has_no_guess_of_the_risk(folder):
+    run = runs.open_run(folder)
+    c = certify(run, run.load_data(), bound="catoni-fixed")
+    assert "guess" not in c.parameters
+    assert failures(folder) == []
+    change(folder, parameters={"guess": 0.1})
+    assert "guess of the risk" in failures(folder)
+
+
+@pytest.mark.parametrize("values", [{"C": 1.0}, {"c": 0.5}])
+def test_values_of_c_of_ones_own_have_no_effect(values, folder):
+    run = runs.open_run(folder)
+    c = certify(run, run.load_data(), bound="catoni-fixed")
+    change(folder, parameters=values)
+    assert failures(folder) == []
+    change(folder, parameters=values, bound=c.bound * (1 - 1e-7))
+    assert failures(folder) == ["bound (catoni-fixed)"]
+
+
+def certify_classes(run, data, **changes):
+    given = {"delta": 0.05, "bound": "held-out", "samples": 10} | changes
+    return runs.certify_classes(run, run.load_network(), data, **given)
+
+
+@pytest.mark.parametrize("bound", ["held-out", "small-kl", "tandem", "catoni-fixed"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_each_class_has_a_certificate_on_its_own_examples(bound, classes, tmp_path):
+    run, data = make_run(tmp_path, classes=classes, prior_fraction=0.5, prior_epochs=20)
+    issued = certify_classes(run, data, bound=bound)
+    assert [c.class_name for c in issued] == list(data.classes)
+    assert sum(c.n for c in issued) == run.record.data.n
+    paths = sorted(run.folder.glob("certificate*.json"))
+    assert len(paths) == classes
+    for c, path in zip(issued, paths, strict=True):
+        assert failing(path, full=True) == []
+        assert sum(c.ledger.values()) <= 0.05
+        record = json.loads(path.read_text())
+        another = issued[0].class_name if c is issued[-1] else issued[-1].class_name
+        for changes in (
+            {"class_name": None},
+            {"class_name": another},
+            {"class_name": "none of them"},
+            {"bound": c.bound * (1 - 1e-6)} if c.bound < 1 else {"n": c.n + 1},
+            {
+                "ledger": {
+                    k: v / 2 if k == "other classes" else 1.01 * v for k, v in c.ledger.items()
+                }
+            },
+        ):
+            path.write_text(json.dumps(record | changes))
+            assert failing(path), changes
+
+
+def test_errors_of_all_classes_are_the_errors_of_all_examples(tmp_path):
+    run, data = make_run(tmp_path, classes=4, prior_fraction=0.5, prior_epochs=20)
+    every = certify(run, data, bound="held-out")
+    issued = certify_classes(run, data)
+    assert sum(round(c.risk * c.n) for c in issued) == round(every.risk * every.n)
+
+
+def test_a_class_pays_for_the_seed_of_a_data_free_prior_too(tmp_path):
+    run, data = make_run(tmp_path, seed=3)
+    for c in certify_classes(run, data, bound="small-kl"):
+        path = run.class_path(c.kind, data.classes.index(c.class_name))
+        own = 0.05 - c.ledger["other classes"]
+        assert own <= 0.025
+        assert c.ledger["pac-bayes"] + c.ledger["monte-carlo"] <= own / 20
+        assert failing(path) == []
+        record = json.loads(path.read_text())
+        greedy = c.ledger | {"pac-bayes": own / 2, "other seeds": own / 4}
+        path.write_text(json.dumps(record | {"ledger": greedy}))
+        assert "δ ledger" in failing(path)
+
+
+@pytest.mark.parametrize("bound", ["best-of", "disintegrated", "disintegrated-fixed"])
+def test_classes_have_one_predictor_in_common(bound, tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, prior_epochs=2)
+    with pytest.raises(ValueError, match="--per-class needs one predictor for all classes"):
+        certify_classes(run, data, bound=bound)
+
+
+def test_a_class_with_few_examples_is_refused(tmp_path):
+    run, data = make_run(tmp_path, classes=16, prior_fraction=0.5, prior_epochs=2)
+    with pytest.raises(ValueError, match=r"class \d+.0 has \d examples in the bound set"):
+        certify_classes(run, data)
+    assert list(run.folder.glob("certificate*.json")) == []

@@ -83,6 +83,32 @@ def _unexpected_bernstein(t: Terms) -> arb:
     return min(values, key=lambda value: float(value.upper()))
 
 
+def _fixed_c(t: Terms) -> arb:
+    """Return the smallest p with Σ exp(n[Φ_C(p) − C·risk]) ≥ k·e^KL/δ over k values of C."""
+    values, q = _grid(t.n, t.parameters.get("guess")), t.risk
+    total = t.kl - t.delta.log()
+    price = len(values) * (arb(0) if total < 0 else total).exp()
+
+    def beyond(p: float) -> bool:
+        return p >= 1 or bool(sum(wealth(arb(p), C) for C in values) >= price)
+
+    def wealth(p: arb, C: arb) -> arb:
+        return (t.n * (-(1 + p * (-C).expm1()).log() - C * q)).exp()
+
+    return _least(float(q), beyond)
+
+
+def _grid(n: int, guess: float | None) -> list[arb]:
+    """Return the values of C that n and a guess of the risk determine, to three digits."""
+    count = 1 + max(0, math.ceil(math.log2(0.6 * math.sqrt(n))))
+    values = [3 / 2**i for i in range(count)]
+    if guess is not None:
+        r = min(max(guess, 0.25 / n), 1 - 0.25 / n)
+        half = 3 / (n * r * (1 - r))
+        values += [math.log(1 + math.sqrt(2 * half) + half)] * count
+    return [arb(float(f"{value:.3g}")) for value in values]
+
+
 def _held_out(t: Terms) -> arb:
     """Return the smallest p at which so few errors have probability δ at most."""
     errors = math.ceil(float(t.risk.upper()) * t.n - 1e-6)
@@ -126,7 +152,9 @@ THEOREMS = {
     "unexpected-bernstein": Theorem(_RANDOMISED, 1, 1, _unexpected_bernstein),
     "first-order": Theorem(_VOTE, 1, 2, _small_kl),
     "tandem": Theorem(_VOTE, 2, 4, _small_kl),
+    "catoni-fixed": Theorem(_RANDOMISED, 1, 1, _fixed_c),
     "disintegrated": Theorem(_DRAWN, 1, 1, _small_kl),
+    "disintegrated-fixed": Theorem(_DRAWN, 1, 1, _fixed_c),
     "held-out": Theorem(_FIXED, 1, 1, _held_out),
 }
 

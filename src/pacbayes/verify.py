@@ -101,6 +101,7 @@ class _Claim(_Record):  # the fields of a certificate that are checked
     quadrature_error: Probability = 0.0
     n: int = Field(ge=8)
     kl: float
+    class_name: str | None = None
     assumptions: dict[str, str | int | bool | None]
     provenance: _Hashes
 
@@ -196,12 +197,12 @@ def verify(
     c, run = _read(path, _Claim), _read(folder / "run.json", _Run)
     laws = _tensors(folder / "prior.safetensors"), _tensors(folder / "posterior.safetensors")
     yield from _files(c, run, folder)
-    yield _ledger(c, run.settings)
+    yield _ledger(c, run.settings, len(run.data.classes))
     x, y, classes, found = _load(run.data, folder, data)
     claimed = c.provenance.data_sha256
     yield _equal("hash of the data", found, certificate=claimed, run=run.data.train_sha256)
     index, finding = _split(c, run, folder, len(x))
-    sizes = _equal("size of the bound set", len(index), certificate=c.n, run=run.data.n)
+    counted, sizes = _counted_examples(c, run, y, index)
     names = _equal("classes", classes, run=run.data.classes)
     weights = _network(run, *laws)
     yield from (finding, sizes, names, weights)
@@ -209,7 +210,10 @@ def verify(
         return  # the rest cannot be computed
     yield _sample(run.settings, x, y, index)
     yield from _words(c, run, again=prior is not None)
-    laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[index], y[index])
+    if "guess" in c.parameters:
+        own = np.setdiff1d(np.arange(len(x)), index)
+        yield _guess(c, run, laws[0], (x[own], y[own]))
+    laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[counted], y[counted])
     if c.bound_name in _OF_ONE_NETWORK:
         yield from _OF_ONE_NETWORK[c.bound_name](c, run, folder, laws, bound_set)
         return
@@ -297,11 +301,12 @@ def _files(c: _Claim, run: _Run, folder: Path) -> Iterator[Finding]:
     yield _finding("hash of run.json", own, must)
 
 
-def _ledger(c: _Claim, settings: _Settings) -> Finding:
-    """Check that the parts fit into δ and pay for theorem, sampling, every prior and the seed."""
+def _ledger(c: _Claim, settings: _Settings, classes: int) -> Finding:
+    """Check that the parts fit into δ and pay for theorem, sampling, priors, seed and classes."""
     total = sum(Fraction(part) for part in c.ledger.values())
-    spent = total - Fraction(c.ledger.get("other seeds", 0))
-    seeds = 1 if settings.prior_fraction else (settings.seed + 1) * (settings.seed + 2)
+    spent = total - sum(Fraction(c.ledger.get(f"other {of}", 0)) for of in ("seeds", "classes"))
+    shares = 1 if settings.prior_fraction else (settings.seed + 1) * (settings.seed + 2)
+    shares *= 1 if c.class_name is None else classes
     scales = settings.prior_scales or (settings.prior_scale,)
     own = {k: part for k, part in c.ledger.items() if not k.startswith("other ")}
     others = {f"other prior {i}, {name}": own[name] for i in range(1, len(scales)) for name in own}
@@ -309,7 +314,7 @@ def _ledger(c: _Claim, settings: _Settings) -> Finding:
     paid = all(c.ledger.get(name, 0.0) >= part for name, part in others.items())
     must = {
         f"the parts add up to {float(total):g}, more than δ": total <= Fraction(c.delta),
-        f"a prior of seed {settings.seed} may spend δ/{seeds}": spent * seeds <= Fraction(c.delta),
+        f"this seed and class may spend δ/{shares}": spent * shares <= Fraction(c.delta),
         f"the part {c.part!r} is missing": c.part in c.ledger,
         "'monte-carlo' must be a part if the risk was sampled, and only then": sampled,
         f"the prior scale must be one of {scales}": settings.prior_scale in scales,
@@ -374,6 +379,21 @@ def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[Array, Findi
     detail = f"{len(drawn)} of {count} examples, drawn by seed; the prior learned from the others"
     finding = _finding("bound set", detail, must)
     return drawn if finding.holds else np.arange(0), finding
+
+
+def _counted_examples(c: _Claim, run: _Run, y: Array, index: Array) -> tuple[Array, Finding]:
+    """Return the examples that the certificate is about: the bound set, or one class of it."""
+    if c.class_name is None:
+        return index, _equal("size of the bound set", len(index), certificate=c.n, run=run.data.n)
+    names = run.data.classes
+    known = c.class_name in names
+    counted = index[y[index] == names.index(c.class_name)] if known else index[:0]
+    must = {
+        f"class {c.class_name} is not among {', '.join(names)}": known,
+        f"{len(counted)} examples found, {c.n} in the certificate": len(counted) == c.n,
+        f"{len(index)} in the bound set, {run.data.n} in the run": len(index) == run.data.n,
+    }
+    return counted, _finding(f"examples of class {c.class_name}", str(len(counted)), must)
 
 
 def _network(run: _Run, prior: Weights, posterior: Weights) -> Finding:
@@ -509,9 +529,25 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
 def _fixed(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
     """Check the network at the prior's means: its errors and the binomial tail."""
     for prior in (_tensors(folder / "prior.safetensors"), laws[0]):  # both, if learned again
-        means = {name: prior[f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
-        yield _counted(c, means, run, data)
+        yield _counted(c, _means(prior, run), run, data)
     yield _bound(c, c.risk_upper, arb(0), c.spent(c.part))
+
+
+def _guess(c: _Claim, run: _Run, prior: Weights, own: Data) -> Finding:
+    """Check that a guess of the risk is the prior's error on its own part of the data."""
+    wrong = _errors(_means(prior, run), run, *own) if len(own[0]) else -1
+    must = {
+        "a data-free prior has no examples to guess the risk from": bool(len(own[0])),
+        f"{wrong} errors found, {c.parameters['guess']} claimed": (
+            c.parameters["guess"] == wrong / max(1, len(own[0]))
+        ),
+    }
+    return _finding("guess of the risk", f"{wrong} of {len(own[0])} on the prior's part", must)
+
+
+def _means(prior: Weights, run: _Run) -> Weights:
+    """Return the weights of the network at a prior's means."""
+    return {name: prior[f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
 
 
 def _counted(c: _Claim, weights: Weights, run: _Run, data: Data) -> Finding:
@@ -521,7 +557,11 @@ def _counted(c: _Claim, weights: Weights, run: _Run, data: Data) -> Finding:
     return Finding(_COUNTED, holds, detail)
 
 
-_OF_ONE_NETWORK = {"disintegrated": _drawn, "held-out": _fixed}  # whose weights are known
+_OF_ONE_NETWORK = {  # whose weights are known
+    "disintegrated": _drawn,
+    "disintegrated-fixed": _drawn,
+    "held-out": _fixed,
+}
 
 
 def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> int:

@@ -17,7 +17,7 @@ from pacbayes import (
     dense_network,
     kl,
 )
-from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
+from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.choices import Predictor
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.weights import draw_network, scores
@@ -198,9 +198,9 @@ def test_the_better_of_two_networks_is_kept_and_both_are_paid_for():
         for network in (still, learned):
             network.layer.bias.mean.zero_()
             network.layer.bias.prior_mean.zero_()
-    shares = {"pac-bayes, held-out": 0.045, "pac-bayes, disintegrated": 0.005}
+    shares = {"pac-bayes, held-out": 0.045, "pac-bayes, disintegrated-fixed": 0.005}
     for network, kind in ((still, Predictor.FIXED), (learned, Predictor.DRAWN)):
-        c, weights = certify_network(network, x, y)
+        c, weights = certify_network(network, x, y, guess=0.1)
         assert c.kind is kind
         assert c.ledger == pytest.approx(shares)
         part = c.ledger[f"pac-bayes, {c.bound_name}"]
@@ -208,5 +208,21 @@ def test_the_better_of_two_networks_is_kept_and_both_are_paid_for():
             assert c.bound == bounds.clopper_pearson(c.risk, 300, part)
             assert torch.equal(weights["layer.weight"], network.layer.weight.prior_mean.double())
         else:
-            assert c.bound == bounds.disintegrated(c.risk, c.kl, 300, part, networks=1)
+            assert c.bound == bounds.disintegrated_fixed(c.risk, c.kl, 300, part, guess=0.1)
             assert scores(network, weights, x).sign().eq(y).double().mean() > 0.9
+
+
+def test_the_priors_error_on_its_own_part_is_the_guess_of_the_risk():
+    network, x = moved(), torch.randn(200, 3)
+    y = torch.where(torch.rand(200) < 0.5, 1.0, -1.0)
+    assert prior_error(network, x, y) == certify_fixed(network, x, y).risk
+
+
+def test_a_guess_goes_to_the_theorem_that_takes_one():
+    network, x = moved(), torch.randn(200, 3)
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    c, _ = certify_drawn(network, x, y, bound="disintegrated-fixed", networks=2, guess=0.3)
+    assert c.parameters["guess"] == 0.3
+    assert c.bound == bounds.disintegrated_fixed(c.risk, c.kl, 200, 0.05, guess=0.3, networks=2)
+    assert math.fsum(c.contributions.values()) == pytest.approx(c.bound)
+    assert "guess" not in certify_drawn(network, x, y, guess=0.3)[0].parameters

@@ -26,12 +26,12 @@ import math
 import sys
 from collections.abc import Sequence
 
-from pacbayes.bounds.binary_kl import kl_inverse
 from pacbayes.bounds.domain import check, upward
 
 __all__ = ["catoni_fixed", "disintegrated_fixed", "fixed_c_grid"]
 
-_EXPONENTS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # C·2^x: a factor of two in C is one of about four in risk
+_LARGEST = 3.0  # the best C without any errors is a little less
+_PRICE = 3.0  # ln(1/δ) at δ = 0.05, for which C is chosen; the bound holds for all δ
 _LEAST_ERRORS = 0.25  # a guess of no errors is taken as a quarter of one, else C would be infinite
 
 
@@ -59,12 +59,12 @@ def catoni_fixed(
     Reference: Catoni 2007, Theorem 1.2.1; Germain et al. 2009 before their supremum over C.
 
     Args:
-        C: one value or several of equal weight. They must not depend on the bound set.
-        guess: instead of C, the risk expected on the bound set, guessed without using it. C then
-            takes the values of `fixed_c_grid`.
+        C: one value or several of equal weight, which must not depend on the bound set. By default
+            those of `fixed_c_grid`.
+        guess: the risk expected on the bound set, guessed without using it, for that grid.
     """
     check(risk, kl, n, delta)
-    return _solve(risk, kl - math.log(delta), n, _values(C, guess, n, delta))
+    return _solve(risk, kl - math.log(delta), n, _values(C, guess, n))
 
 
 def disintegrated_fixed(
@@ -97,37 +97,44 @@ def disintegrated_fixed(
         raise ValueError(f"networks must be a whole number of at least 1, got {networks}")
     check(risk, 0.0, n, delta)
     total = log_ratio + math.log(networks) - math.log(delta)
-    return _solve(risk, max(0.0, total + 1e-12), n, _values(C, guess, n, delta))
+    return _solve(risk, max(0.0, total + 1e-12), n, _values(C, guess, n))
 
 
-def fixed_c_grid(guess: float, n: int, delta: float) -> tuple[float, ...]:
-    r"""Return five values of C around the best one for a guess of the risk, half an octave apart.
+def fixed_c_grid(n: int, guess: float | None = None) -> tuple[float, ...]:
+    r"""Return values of C for a bound set of n examples, with a guess of the risk or without one.
 
-    At risk r and KL 0 the bound is smallest at C = ln[p(1 − r) / (r(1 − p))] with
-    p = kl⁻¹(r, ln(1/δ)/n), where it equals p. A guess with less than a quarter of an error on n
-    examples counts as a quarter. The values have three digits, so every machine finds the same.
+    The values 3, 3/2, 3/4, … down to 5/√n serve every risk: at risk r the bound is smallest near
+    C = ln(1 + s + s²/2) with s² = 2 ln(1/δ)/(n·r(1 − r)), between 5/√n at r = ½ and about 3 at
+    r = 0. A guess adds its C as often as there are other values, so that it has half of the weight.
+    It counts as a quarter of an error on n examples if it is less. All values have three digits, so
+    every machine finds the same.
 
     Args:
-        guess: the expected risk, for example that of the prior on its own part of the data.
+        guess: the expected risk, such as that of the prior on its own part of the data. It must not
+            depend on the bound set.
     """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    count = 1 + max(0, math.ceil(math.log2(0.6 * math.sqrt(n))))
+    values = tuple(float(f"{_LARGEST / 2**i:.3g}") for i in range(count))
+    return values if guess is None else (*values, *[_best_c(guess, n)] * count)
+
+
+def _best_c(guess: float, n: int) -> float:
+    """Return nearly the best C for a risk: ln(1 + s + s²/2), see `fixed_c_grid`."""
     if not 0 <= guess <= 1:
         raise ValueError(f"the guess of the risk must be in [0, 1], got {guess}")
-    check(guess, 0.0, n, delta)
-    edge = _LEAST_ERRORS / n
-    r = min(max(guess, edge), 1 - edge)
-    p = min(kl_inverse(r, -math.log(delta) / n), 1 - 2.0**-53)
-    best = math.log1p((p - r) / (r * (1 - p)))  # as above, and positive however close p and r are
-    return tuple(float(f"{best * 2**x:.3g}") for x in _EXPONENTS)
+    r = min(max(guess, _LEAST_ERRORS / n), 1 - _LEAST_ERRORS / n)
+    half = _PRICE / (n * r * (1 - r))  # s²/2
+    return float(f"{math.log1p(math.sqrt(2 * half) + half):.3g}")
 
 
-def _values(
-    C: float | Sequence[float] | None, guess: float | None, n: int, delta: float
-) -> tuple[float, ...]:
-    """Return the values of C, given as such or as a guess of the risk."""
-    if C is None and guess is not None:
-        return fixed_c_grid(guess, n, delta)
-    if C is None or guess is not None:
-        raise ValueError("give either C or a guess of the risk, fixed before the bound set is used")
+def _values(C: float | Sequence[float] | None, guess: float | None, n: int) -> tuple[float, ...]:
+    """Return the values of C: those given, or the grid."""
+    if C is None:
+        return fixed_c_grid(n, guess)
+    if guess is not None:
+        raise ValueError("give C or a guess of the risk, not both")
     values = tuple(C) if isinstance(C, Sequence) else (C,)
     if not values or not all(0 < value < math.inf for value in values):
         raise ValueError(f"C must be positive and finite, got {C}")

@@ -49,7 +49,7 @@ class Theorem:
         certifies: whether `certify` issues it.
         in_best_of: whether `best-of` chooses among it and others.
         free: free parameters: option of `pacbayes bound` → keyword of the function.
-        needed: options without a default; of "a or b", one is enough.
+        needed: options without a default.
         chosen: the free parameters it uses where none are given, by option.
     """
 
@@ -72,8 +72,8 @@ class Theorem:
         for option in given - {"risk"} - set(self.free):
             raise ValueError(f"--{option} does not belong to {self.name}")
         for option in self.needed:
-            if given.isdisjoint(option.split(" or ")):
-                raise ValueError(f"{self.name} needs --{option.replace(' or ', ' or --')}")
+            if option not in given:
+                raise ValueError(f"{self.name} needs --{option}")
 
 
 def _split_kl(
@@ -192,18 +192,14 @@ _AT_A_FIXED_C = (
         catoni_fixed,
         Predictor.RANDOMISED,
         "Catoni 2007, Theorem 1.2.1",
-        certifies=False,
         free={"C": "C", "guess": "guess"},
-        needed=("C or guess", "risk"),
     ),
     Theorem(
         "disintegrated-fixed",
         disintegrated_fixed,
         Predictor.DRAWN,
         "Catoni 2007, Rivasplata et al. 2020",
-        certifies=False,
         free={"C": "C", "guess": "guess", "networks": "networks"},
-        needed=("C or guess", "risk"),
     ),
 )
 _ALL = (*_OF_RANDOMISED, *_RELAXED, *_OF_VOTES, *_OTHERS, *_AT_A_FIXED_C)

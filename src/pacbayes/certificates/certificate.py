@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pacbayes import bounds
@@ -16,6 +16,7 @@ from pacbayes.networks.risk import EmpiricalRisk
 
 __all__ = ["FORMAT", "Certificate", "Evidence", "issue"]
 
+OTHER_CLASSES = "other classes"  # part of the ledger
 FORMAT = 3  # of the file; 2 had draws by seed and numbers that nobody checked
 
 
@@ -38,6 +39,7 @@ class Certificate:
             error, which is part of risk_upper.
         n: examples in the bound set.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian; ln(dQ/dP) of a drawn network.
+        class_name: the class whose examples alone are counted; None for all of them.
         assumptions: what has to be believed, since no file can show it.
         provenance: hashes, seeds and versions.
     """
@@ -60,6 +62,7 @@ class Certificate:
     n: int
     kl: float
     kl_by_part: dict[str, float]
+    class_name: str | None = None
     assumptions: Assumptions = field(default_factory=Assumptions)
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -88,12 +91,22 @@ class Certificate:
         """
         if self.theorem.pairs:
             return None
-        return bounds.clopper_pearson(self.risk, self.n, self.delta)
+        return bounds.clopper_pearson(self.risk, self.n, self.own_delta)
+
+    @property
+    def own_delta(self) -> float:
+        """δ without the part of the other classes, if the certificate is about one of several."""
+        return self.delta - self.ledger.get(OTHER_CLASSES, 0.0)
+
+    def of_class(self, name: str, delta: float) -> Certificate:
+        """Return the certificate as that of one class among several, which share a larger δ."""
+        ledger = Ledger(self.delta, self.ledger).within(delta, OTHER_CLASSES)
+        return replace(self, class_name=name, delta=delta, ledger=dict(ledger.parts))
 
     @property
     def catoni(self) -> float:
         """The paper's bound in the paper's way, at the full δ and without a Monte-Carlo term."""
-        return bounds.catoni(self.risk, max(0.0, self.kl), self.n, self.delta)
+        return bounds.catoni(self.risk, max(0.0, self.kl), self.n, self.own_delta)
 
     @property
     def contributions(self) -> dict[str, float]:
@@ -115,12 +128,17 @@ class Certificate:
         }
 
     @property
+    def where(self) -> str:
+        """The words that follow `error` where only one class is counted."""
+        return "" if self.class_name is None else f" on class {self.class_name}"
+
+    @property
     def vacuous(self) -> bool:
         return self.bound >= 1
 
     def __str__(self) -> str:
         return (
-            f"at most {bounds.percent_up(self.bound)} error with probability "
+            f"at most {bounds.percent_up(self.bound)} error{self.where} with probability "
             f"{bounds.confidence(self.delta)}, "
             f"by {self.bound_name} on {self.n} examples: {self.predictor}"
         )
@@ -165,14 +183,14 @@ def issue(
     Args:
         part: the part of the ledger that the theorem spends.
         keywords: free parameters of the theorem that were fixed in advance.
-        parameters: what the certificate records of them; the theorem's own choice by default.
+        parameters: what the certificate records beside them and the theorem's own choice.
     """
     numbers = (e.upper, e.kl, e.risk.n, ledger[part])
     return Certificate(
         predictor=theorem.predictor.sentence,
         bound=theorem.bound(*numbers, **(keywords or {})),
         bound_name=theorem.name,
-        parameters=dict(theorem.chosen(*numbers) if parameters is None else parameters),
+        parameters={**theorem.chosen(*numbers), **(keywords or {}), **(parameters or {})},
         delta=ledger.total,
         ledger=dict(ledger.parts),
         risk=e.risk.mean,

@@ -29,7 +29,7 @@ from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 
-__all__ = ["assumed", "certify", "checked_copy", "for_seed"]
+__all__ = ["assumed", "certify", "checked_copy", "for_seed", "guessed"]
 
 # Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
 _ROUNDING = 1e-9
@@ -45,6 +45,7 @@ def certify(
     monte_carlo: MonteCarlo = "kl-chernoff",
     samples: int | None = 100,
     priors: int = 1,
+    guess: float | None = None,
     repeats: bool = False,
     sample: tuple[Tensor, Tensor] | None = None,
     assumptions: Assumptions | None = None,
@@ -66,6 +67,8 @@ def certify(
             small all-sign network exactly, which needs no such term.
         priors: how many priors were tried on the bound set, this one included, each of them fixed
             in advance; all are paid for, so that the best may be chosen.
+        guess: the risk expected on the bound set, found without it (see `prior_error`), for
+            catoni-fixed.
         repeats: declares that examples naturally occur more than once, which otherwise looks like
             sampling with replacement and is refused.
         sample: all examples and labels before preprocessing, the prior's part included, if x was
@@ -101,6 +104,7 @@ def certify(
             evidence,
             ledger,
             _part(theorem, theorems),
+            keywords=guessed(theorem, guess),
             assumptions=assumed(network, assumptions, repeats=repeats),
             provenance=provenance,
         )
@@ -131,6 +135,11 @@ def checked_copy(
     kl_by_part(exact)  # refuses parameters that Q does not cover
     _check_known(exact)
     return exact
+
+
+def guessed(theorem: Theorem, guess: float | None) -> dict[str, float]:
+    """Return the guess of the risk as a keyword, if there is one and the theorem takes it."""
+    return {"guess": guess} if guess is not None and "guess" in theorem.free else {}
 
 
 def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> Assumptions:

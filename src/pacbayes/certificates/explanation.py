@@ -51,11 +51,12 @@ class Beside:
 
 def sentence(c: Certificate) -> str:
     """Say which predictor the certificate covers, and with which probability."""
+    of = "" if c.class_name is None else f" of class {c.class_name}"
     sampled = "" if c.draws is None else " and of the sampled networks"
     return (
         f"With probability {confidence(c.delta)} over the choice of the {c.n} training "
-        f"examples{sampled},\nthis bounds the error on new examples of the\n{c.predictor}.\n"
-        f"Theorem: {c.bound_name}."
+        f"examples{of}{sampled},\nthis bounds the error on new examples{of} of the\n"
+        f"{c.predictor}.\nTheorem: {c.bound_name}."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from pacbayes.bounds.ledger import Ledger, below
-from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
-from pacbayes.certificates.certify import assumed, checked_copy, for_seed
+from pacbayes.certificates.certify import assumed, checked_copy, for_seed, guessed
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
@@ -28,31 +29,40 @@ from pacbayes.networks.weights import (
 )
 from pacbayes.randomness import keyed_generator
 
-__all__ = ["certify_drawn", "certify_fixed", "certify_network"]
+__all__ = ["certify_drawn", "certify_fixed", "certify_network", "prior_error"]
 
 _ROUNDING = 1e-9  # of a log-ratio, relative
 _SHARES = {  # of δ near a learned prior, where the posterior hardly moves: held-out mostly wins
     "pac-bayes, held-out": Fraction(9, 10),
-    "pac-bayes, disintegrated": Fraction(1, 10),
+    "pac-bayes, disintegrated-fixed": Fraction(1, 10),
 }
 
 
 def certify_drawn(
-    network: Network, x: Tensor, y: Tensor, *, networks: int = 1, **given: Any
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    *,
+    bound: str = "disintegrated",
+    networks: int = 1,
+    guess: float | None = None,
+    **given: Any,
 ) -> tuple[Certificate, DrawnNetwork]:
-    """Draw networks from Q and certify the best of them by the disintegrated bound.
+    """Draw networks from Q and certify the best of them by a disintegrated bound.
 
     The risk is the kept network's own error count, so there is no Monte-Carlo term. All drawn
     networks are paid for, so that the one with the best bound may be chosen. They are keyed by the
     hash of posterior and data, so there is no seed to try again with.
 
     Args:
+        bound: disintegrated, or disintegrated-fixed for Catoni's bound at values of C fixed in
+            advance, which is tighter near a learned prior.
         networks: how many are drawn.
+        guess: the risk expected on the bound set, for disintegrated-fixed, as in `certify`.
         given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`.
     """
-    return _Issuer.of(network, x, y, {"pac-bayes": Fraction(1)}, **given).drawn(
-        "pac-bayes", networks
-    )
+    issuer = _Issuer.of(network, x, y, {"pac-bayes": Fraction(1)}, **given)
+    return issuer.drawn(THEOREMS[bound], "pac-bayes", networks, guess)
 
 
 def certify_fixed(network: Network, x: Tensor, y: Tensor, **given: Any) -> Certificate:
@@ -68,7 +78,13 @@ def certify_fixed(network: Network, x: Tensor, y: Tensor, **given: Any) -> Certi
 
 
 def certify_network(
-    network: Network, x: Tensor, y: Tensor, *, networks: int = 1, **given: Any
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    *,
+    networks: int = 1,
+    guess: float | None = None,
+    **given: Any,
 ) -> tuple[Certificate, Weights]:
     """Certify the better of two: the network at the prior's means, and one drawn from Q and kept.
 
@@ -78,12 +94,13 @@ def certify_network(
         The certificate with the lower bound, which names its predictor, and that one's weights.
 
     Args:
-        networks, given: as in `certify_drawn`.
+        networks, guess, given: as in `certify_drawn`.
     """
     issuer = _Issuer.of(network, x, y, _SHARES, **given)
     held_out, disintegrated = _SHARES
     fixed = issuer.fixed(held_out)
-    drawn, kept = issuer.drawn(disintegrated, networks)
+    theorem = THEOREMS["disintegrated-fixed"]
+    drawn, kept = issuer.drawn(theorem, disintegrated, networks, guess)
     if drawn.bound < fixed.bound:
         return drawn, kept.weights
     return fixed, prior_weights(network)
@@ -133,28 +150,40 @@ class _Issuer:
         evidence = _evidence(errors, len(self.x), {})
         return issue(THEOREMS["held-out"], evidence, self.ledger, part, **self.shown)
 
-    def drawn(self, part: str, networks: int) -> tuple[Certificate, DrawnNetwork]:
+    def drawn(
+        self, theorem: Theorem, part: str, networks: int, guess: float | None
+    ) -> tuple[Certificate, DrawnNetwork]:
         if networks < 1:
             raise ValueError(f"networks must be at least 1, got {networks}")
         key = draws_key(self.network, self.x, self.y)
-        found = [self._drawn(key, number, part, networks) for number in range(networks)]
+        fixed = {"networks": networks, **guessed(theorem, guess)}
+        found = [self._drawn(theorem, key, number, part, fixed) for number in range(networks)]
         return min(found, key=lambda pair: pair[0].bound)
 
     def _drawn(
-        self, key: bytes, number: int, part: str, networks: int
+        self, theorem: Theorem, key: bytes, number: int, part: str, fixed: Mapping[str, float]
     ) -> tuple[Certificate, DrawnNetwork]:
         drawn = draw_network(self.exact, keyed_generator(key, number))
         errors = count_errors(self.exact, drawn.weights, self.x, self.y)
         certificate = issue(
-            THEOREMS["disintegrated"],
+            theorem,
             _evidence(errors, len(self.x), drawn.log_ratio),
             self.ledger,
             part,
-            keywords={"networks": networks},
-            parameters={"networks": float(networks), "network": float(number)},
+            keywords=fixed,
+            parameters={"network": number},
             **self.shown,
         )
         return certificate, drawn
+
+
+def prior_error(network: Network, x: Tensor, y: Tensor) -> float:
+    """Return the error of the network at the prior's means, on examples outside the bound set.
+
+    On the prior's own part of the data it is a guess of the risk for Catoni's bound at a fixed C.
+    """
+    exact = copy.deepcopy(network).double().eval()
+    return count_errors(exact, prior_weights(network), x, y) / len(x)
 
 
 def _ledger(delta: float, shares: Mapping[str, Fraction], priors: int) -> Ledger:

@@ -43,9 +43,11 @@ def bound(
     delta: Annotated[float, typer.Option(help="Failure probability.")] = 0.05,
     lam: Annotated[float | None, _free("lambda", "λ, the best by default", "--lambda")] = None,
     alpha: Annotated[float | None, _free("alpha", "α, 1.001 by default")] = None,
-    C: Annotated[float | None, _free("C", "C (catoni-c has a default, the best)")] = None,
+    C: Annotated[
+        float | None, _free("C", "C (catoni-c: the best, others: several, by default)")
+    ] = None,
     guess: Annotated[
-        float | None, _free("guess", "Risk guessed before the bound set was used, instead of C")
+        float | None, _free("guess", "Risk guessed before the bound set was used")
     ] = None,
     second_moment: Annotated[
         float | None, _free("second-moment", "Second moment, the risk by default")

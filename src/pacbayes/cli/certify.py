@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from pacbayes.bounds.theorems import CertificateBound
+from pacbayes.bounds.theorems import BEST_OF, THEOREMS, CertificateBound
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.cli.options import (
     AsJson,
@@ -21,6 +21,10 @@ from pacbayes.cli.options import (
     set_threads,
 )
 
+if TYPE_CHECKING:
+    from pacbayes.certificates.certificate import Certificate
+    from pacbayes.runs.prediction import TestErrors
+
 __all__ = ["certify"]
 
 
@@ -28,13 +32,20 @@ def certify(
     run: RunFolder,
     delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
     bound: Annotated[
-        CertificateBound,
+        CertificateBound | None,
         typer.Option(
             metavar="NAME",
             help="Theorem, to be chosen in advance; it determines the predictor that is covered: "
-            f"{', '.join(get_args(CertificateBound))}.",
+            f"{', '.join(get_args(CertificateBound))}.  [default: small-kl, or best-of with a "
+            "learned prior]",
         ),
-    ] = "small-kl",
+    ] = None,
+    per_class: Annotated[
+        bool,
+        typer.Option(
+            "--per-class", help="Certify the error on each class; the classes share δ equally."
+        ),
+    ] = False,
     monte_carlo: Annotated[
         MonteCarlo | None,
         typer.Option(
@@ -64,11 +75,13 @@ def certify(
     It covers the randomised classifier; with first-order and tandem, the majority vote; with
     disintegrated, one network that is drawn now and kept; with held-out, the network at the prior's
     means. best-of pays for two theorems and keeps the better: near a learned prior, held-out and
-    disintegrated.
+    disintegrated-fixed.
 
     pacbayes certify runs/mine
 
     pacbayes certify runs/mine --bound disintegrated --networks 10
+
+    pacbayes certify runs/mine --per-class
     """
     started = time.monotonic()
     _check_options(bound, networks, exact=exact, samples=samples, monte_carlo=monte_carlo)
@@ -78,38 +91,49 @@ def certify(
     from pacbayes.cli import console
 
     opened = runs.open_run(run)
+    one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
+    theorem = bound or (("held-out" if per_class else BEST_OF) if one else "small-kl")
     network, examples = opened.load_network(), opened.load_data(data, test_data)
+    issue = runs.certify_classes if per_class else runs.certify_run
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
-        certificate = runs.certify_run(
+        issued = issue(
             opened,
             network,
             examples,
             delta=delta,
-            bound=bound,
+            bound=theorem,
             monte_carlo=monte_carlo or "kl-chernoff",
             samples=draws,
             networks=networks,
         )
         errors = runs.test_errors(opened, network, examples)
     if as_json:
-        print(json.dumps({**certificate.as_dict(), "test": errors and asdict(errors)}))
+        print(json.dumps(_as_json(issued, errors)))
+        return
+    if isinstance(issued, list):
+        console.show_classes(issued, opened)
     else:
-        console.show_certificate(certificate, errors, opened)
-        if opened.settings.prior_fraction and certificate.kind is Predictor.RANDOMISED:
-            console.remark("Near a learned prior, --bound best-of is usually tighter.")
-        console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
+        console.show_certificate(issued, errors, opened)
+    console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
+
+
+def _as_json(issued: Certificate | list[Certificate], errors: TestErrors | None) -> dict[str, Any]:
+    if isinstance(issued, list):
+        return {"classes": {c.class_name: c.as_dict() for c in issued}}
+    return {**issued.as_dict(), "test": errors and asdict(errors)}
 
 
 def _check_options(
-    bound: str, networks: int, *, exact: bool, samples: int | None, monte_carlo: str | None
+    bound: str | None, networks: int, *, exact: bool, samples: int | None, monte_carlo: str | None
 ) -> None:
     """Refuse options that would have no effect."""
-    if bound in ("disintegrated", "held-out"):
+    theorem = THEOREMS.get(bound or "")
+    if theorem is not None and theorem.predictor in (Predictor.DRAWN, Predictor.FIXED):
         if exact:
             raise ValueError(f"--exact does not go with --bound {bound}, which samples no risk")
         _check_unsampled(f"--bound {bound}", samples, monte_carlo)
-    if networks > 1 and bound not in ("disintegrated", "best-of"):
-        raise ValueError(f"--networks needs --bound disintegrated, got --bound {bound}")
+    if networks > 1 and bound not in ("disintegrated", "disintegrated-fixed", BEST_OF):
+        raise ValueError(f"--networks {networks} needs --bound disintegrated or best-of")
     if exact:
         _check_unsampled("--exact", samples, monte_carlo)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import confidence, percent_up
 from pacbayes.certificates.explanation import beside, nats, paper_result, percent, sentence, steps
 
 if TYPE_CHECKING:
@@ -128,6 +128,24 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     for assumption in c.assumptions.sentences():
         console.print(f"- {assumption}")
     console.print(f"Written to {run.certificate_path(c.kind)}")
+
+
+def show_classes(certificates: Sequence[Certificate], run: Run) -> None:
+    """Print the certificates of all classes."""
+    first, last = certificates[0], len(certificates) - 1
+    print(f"\nCertificate of the {first.predictor}.")
+    print(
+        f"With probability {confidence(first.delta)} over the choice of the training examples, all "
+        f"of these hold. Theorem: {first.bound_name}.\n"
+    )
+    table = Table("class", "error at most", "measured", "examples", box=None, pad_edge=False)
+    for c in certificates:
+        table.add_row(c.class_name, percent_up(c.bound), percent(c.risk), str(c.n))
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100).print(table)
+    print("\nAssumptions, which no file can show:")
+    for assumption in first.assumptions.sentences():
+        print(f"- {assumption}")
+    print(f"Written to {run.class_path(first.kind, 0)} to {last}")
 
 
 def _steps(c: Certificate) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes.certificates.certificate import Certificate
+from pacbayes.choices import Predictor
 from pacbayes.data.source import DataSource
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.several import planned_runs, scale_text
@@ -90,14 +91,15 @@ def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:
     words = ["pacbayes", "certify", str(folder), "--delta", str(c.delta)]
     chosen_late = f"pac-bayes, {c.bound_name}" in c.ledger
     words += ["--bound", "best-of" if chosen_late else c.bound_name]
+    words += [] if c.class_name is None else ["--per-class"]
     words += _sampling(c, record)
     return shlex.join(words + _threads(c.provenance.get("versions", {})))
 
 
 def _sampling(c: Certificate, record: RunRecord) -> list[str]:
-    if c.bound_name == "held-out":
+    if c.kind is Predictor.FIXED:
         return []
-    if c.bound_name == "disintegrated":
+    if c.kind is Predictor.DRAWN:
         return ["--networks", f"{c.parameters['networks']:.0f}"]
     if c.draws is not None:
         return ["--monte-carlo", str(c.monte_carlo), "--samples", str(c.samples)]

@@ -3,13 +3,14 @@
 from pacbayes.runs.folder import Run, open_run
 from pacbayes.runs.prediction import certified_predictor, predict, test_errors
 from pacbayes.runs.preparation import learn_again, prepare
-from pacbayes.runs.run import certify_run, engine_note, train_run
+from pacbayes.runs.run import certify_classes, certify_run, engine_note, train_run
 from pacbayes.runs.several import best_run, planned_runs, train_all
 
 __all__ = [
     "Run",
     "best_run",
     "certified_predictor",
+    "certify_classes",
     "certify_run",
     "engine_note",
     "learn_again",

@@ -7,7 +7,8 @@ prior.safetensors       P, written before the bound set is used
 checkpoint.safetensors  checkpoint of training
 history.json            every evaluation
 posterior.safetensors   Q, from the best evaluated epoch by bound
-certificate.json        what `certify` issued; -vote.json and -drawn.json for other predictors
+certificate.json        what `certify` issued; -vote.json, -drawn.json and -fixed.json for other
+                        predictors, -class-0.json and so on for single classes
 drawn.safetensors       the network that was drawn from Q, certified and kept
 test.json               errors on the test part, if there is one
 """
@@ -64,6 +65,11 @@ class Run:
     def certificate_path(self, predictor: Predictor) -> Path:
         """Return where the certificate of a predictor lies."""
         return self.folder / predictor.file
+
+    def class_path(self, predictor: Predictor, index: int) -> Path:
+        """Return where the certificate of a predictor on one class lies."""
+        path = self.certificate_path(predictor)
+        return path.with_name(f"{path.stem}-class-{index}.json")
 
     @property
     def history(self) -> list[Evaluation]:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from pacbayes.bounds.theorems import BEST_OF, CertificateBound
+from torch import Tensor
+
+from pacbayes.bounds.ledger import below
+from pacbayes.bounds.theorems import BEST_OF, THEOREMS, CertificateBound
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import FORMAT, Certificate
 from pacbayes.certificates.certify import certify
-from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
+from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
+from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.files import file_sha256, save_json, save_tensors
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import Weights
 from pacbayes.runs.folder import Run
 from pacbayes.runs.versions import versions
 from pacbayes.training.loop import Progress, run_to_end
+from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer, why_torch
 
-__all__ = ["certify_run", "engine_note", "train_run"]
+__all__ = ["certify_classes", "certify_run", "engine_note", "train_run"]
 
 
 def engine_note(run: Run, data: Dataset) -> str:
@@ -64,31 +71,97 @@ def certify_run(
     Args:
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
-    shared: dict[str, Any] = {
-        "delta": delta,
-        "priors": priors or max(1, len(run.settings.prior_scales)),
-        "repeats": True,  # `prepare` has checked all examples
-        "assumptions": _assumptions(run),
-    }
-    x, y = run.bound_set(data)
-    if bound == "held-out":
-        return _saved(run, certify_fixed(network, x, y, **shared))
-    if bound == "disintegrated":
-        issued, drawn = certify_drawn(network, x, y, networks=networks, **shared)
-        return _saved_with(run, issued, drawn.weights)
-    if bound == BEST_OF and run.settings.prior_fraction:
-        return _saved_with(run, *certify_network(network, x, y, networks=networks, **shared))
-    issued = certify(network, x, y, bound=bound, monte_carlo=monte_carlo, samples=samples, **shared)
-    return _saved(run, issued)
+    issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors)
+    return _saved(run, *issuer.issue(delta, *run.bound_set(data)))
 
 
-def _saved_with(run: Run, issued: Certificate, weights: Weights) -> Certificate:
-    """Save a certificate of one network, and the network if it was drawn."""
-    if issued.kind is not Predictor.DRAWN:
-        return _saved(run, issued)
-    path = run.folder / "drawn.safetensors"
-    save_tensors(path, weights, {"run": run.sha256})
-    return _saved(run, issued, drawn_sha256=file_sha256(path))
+def certify_classes(
+    run: Run,
+    network: Network,
+    data: Dataset,
+    *,
+    delta: float,
+    bound: CertificateBound,
+    samples: int | None,
+    monte_carlo: MonteCarlo = "kl-chernoff",
+    networks: int = 1,
+    priors: int | None = None,
+) -> list[Certificate]:
+    """Issue a certificate for every class, of the error on its examples alone; save them all.
+
+    For two classes these are the false-negative and false-positive rates. The examples of one class
+    are a sample of that class. The classes have equal shares of δ, so that all certificates hold
+    together with probability 1 − δ.
+
+    Args:
+        priors: as for `certify_run`.
+    """
+    if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
+        raise ValueError(
+            f"--per-class needs one predictor for all classes, which {bound} would choose for each "
+            "class; use --bound held-out, small-kl or another"
+        )
+    names, (x, y) = run.record.data.classes, run.bound_set(data)
+    issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors)
+    share, codes, found = below(Fraction(delta) / len(names)), _codes(y, len(names)), []
+    for i, name in enumerate(names):
+        chosen = codes == i
+        if (count := int(chosen.sum())) < LEAST_EXAMPLES:
+            raise ValueError(
+                f"class {name} has {count} examples in the bound set; --per-class needs at least "
+                f"{LEAST_EXAMPLES} of every class"
+            )
+        found.append(issuer.issue(share, x[chosen], y[chosen])[0].of_class(name, delta))
+    return [_saved(run, c, None, run.class_path(c.kind, i)) for i, c in enumerate(found)]
+
+
+@dataclass(frozen=True)
+class _Issuer:
+    """How the certificates of a run are issued, on the bound set or on a part of it."""
+
+    run: Run
+    network: Network
+    data: Dataset
+    bound: CertificateBound
+    samples: int | None
+    monte_carlo: MonteCarlo
+    networks: int
+    priors: int | None
+
+    def issue(self, delta: float, x: Tensor, y: Tensor) -> tuple[Certificate, Weights | None]:
+        """Return the certificate, and the weights of a network that was drawn for it."""
+        given: dict[str, Any] = {
+            "delta": delta,
+            "priors": self.priors or max(1, len(self.run.settings.prior_scales)),
+            "repeats": True,  # `prepare` has checked all examples
+            "assumptions": _assumptions(self.run),
+        }
+        if self.bound == "held-out":
+            return certify_fixed(self.network, x, y, **given), None
+        given["guess"] = _guess(self.run, self.network, self.data)
+        if self.bound == BEST_OF and self.run.settings.prior_fraction:
+            return certify_network(self.network, x, y, networks=self.networks, **given)
+        if self.bound != BEST_OF and THEOREMS[self.bound].predictor is Predictor.DRAWN:
+            given |= {"bound": self.bound, "networks": self.networks}
+            issued, drawn = certify_drawn(self.network, x, y, **given)
+            return issued, drawn.weights
+        given |= {"monte_carlo": self.monte_carlo, "samples": self.samples}
+        return certify(self.network, x, y, bound=self.bound, **given), None
+
+
+def _codes(y: Tensor, classes: int) -> Tensor:
+    """Return class indices, also where two classes are −1 and +1."""
+    return (y > 0).long() if classes == 2 else y
+
+
+def _guess(run: Run, network: Network, data: Dataset) -> float | None:
+    """Return the prior's error on the part of the data that it learned from, if it learned."""
+    s = run.settings
+    if not s.prior_fraction:
+        return None
+    own = split(len(data.x_train), s.prior_fraction, s.seed)[0]
+    x, y = (tensor[own] for tensor in data.tensors("train"))
+    return prior_error(network, x, y)
 
 
 def _assumptions(run: Run) -> Assumptions:
@@ -103,17 +176,22 @@ def _assumptions(run: Run) -> Assumptions:
     )
 
 
-def _saved(run: Run, issued: Certificate, **hashes: str) -> Certificate:
-    """Save a run's certificate with its provenance, and return it."""
+def _saved(
+    run: Run, issued: Certificate, weights: Weights | None = None, path: Path | None = None
+) -> Certificate:
+    """Save a certificate with its provenance, and the network that it covers if it was drawn."""
     provenance = {
         "data_sha256": run.record.data.train_sha256,
         "split_sha256": run.record.data.split_sha256,
         "prior_sha256": run.record.prior_sha256,
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
         "versions": versions(),
-        **hashes,
     }
+    if weights is not None and issued.kind is Predictor.DRAWN:
+        drawn = run.folder / "drawn.safetensors"
+        save_tensors(drawn, weights, {"run": run.sha256})
+        provenance["drawn_sha256"] = file_sha256(drawn)
     certificate = replace(issued, provenance=provenance)
-    path = run.certificate_path(certificate.kind)
-    save_json(path, {"format": FORMAT, **certificate.as_dict()})
+    record = {"format": FORMAT, **certificate.as_dict()}
+    save_json(path or run.certificate_path(certificate.kind), record)
     return certificate
