@@ -131,7 +131,7 @@ def test_verify_says_what_holds_and_its_code_says_whether_all_does(run_cli, csv,
     assert code == 0
     path = run / "certificate.json"
     record = json.loads(path.read_text())
-    verified = f"Verified: at most {percent_up(record['bound'])} error"
+    verified = f"Verified: at most {percent_up(record['bound'])} error with probability 0.95"
     assert f"{verified}{CLAIMED}" in out
     assert f"{verified}.\n" in run_cli("verify", tmp_path / "run", "--full")[1]
     path.write_text(json.dumps(record | {"bound": record["bound"] / 2}))
@@ -434,7 +434,7 @@ def test_verify_says_that_it_counted_the_errors_of_a_drawn_network(run_cli, tmp_
     assert run_cli("certify", folder, "--bound", "disintegrated")[0] == 0
     last = run_cli("verify", folder)[1].splitlines()[-1]
     assert last.startswith("Verified: at most ")
-    assert last.endswith(" % error.")
+    assert last.endswith(" % error with probability 0.95.")
     assert run_cli("certify", folder, "-T", "2")[0] == 0
     assert "taken as claimed" in run_cli("verify", folder)[1].splitlines()[-1]
 
@@ -571,9 +571,10 @@ def test_several_prior_scales_are_several_runs_of_which_the_best_is_named(run_cl
     assert run_cli("certify", best, "--bound", "disintegrated")[0] == 0
     code, out, _ = run_cli("verify", best)
     assert code == 0
-    last = out.strip().splitlines()[-1]
-    assert last.count("at most") == 2
-    assert last.endswith(" error (training risk taken as claimed; use --full to measure it).")
+    drawn, sampled = out.strip().splitlines()[-2:]
+    assert drawn.startswith("Verified, certificate-drawn.json: at most ")
+    assert drawn.endswith(" error with probability 0.95.")
+    assert sampled.endswith("0.95 (training risk taken as claimed; use --full to measure it).")
 
 
 def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_path):
@@ -624,3 +625,29 @@ def test_reproduce_shows_the_search_without_the_repeats(run_cli, tmp_path):
     code, _, err = run_cli("reproduce", "grid", *asked, "--columns", "fast-relu")
     assert code == 2
     assert "have no grid" in err
+
+
+def test_certify_per_class_and_the_usual_bound_near_a_learned_prior(run_cli, csv, tmp_path):
+    run = tmp_path / "run"
+    learned = ("--prior-fraction", "0.5", "--prior-epochs", "5")
+    assert run_cli("train", "--dataset", csv, "--out", run, *SMALL, *learned)[0] == 0
+    code, out, _ = run_cli("certify", run, "--json")
+    assert code == 0
+    shares = {"pac-bayes, held-out", "pac-bayes, disintegrated-fixed"}
+    assert json.loads(out)["ledger"].keys() == shares
+    assert json.loads(run_cli("certify", run, "-T", 5, "--json")[1])["bound_name"] == "small-kl"
+    code, out, _ = run_cli("certify", run, "--per-class")
+    assert code == 0
+    assert "all of these hold. Theorem: held-out." in out
+    classes = json.loads(run_cli("certify", run, "--per-class", "--json")[1])["classes"]
+    names = json.loads((run / "run.json").read_text())["data"]["classes"]
+    assert list(classes) == names
+    code, out, _ = run_cli("verify", run)
+    assert code == 0
+    for i, name in enumerate(names):
+        head = f"Verified, certificate-fixed-class-{i}.json: at most "
+        (line,) = (line for line in out.splitlines() if line.startswith(head))
+        assert line.endswith(f" error on class {name} with probability 0.95.")
+    page = tmp_path / "page.html"
+    assert run_cli("report", run, "--out", page)[0] == 0
+    assert page.read_text().count("✓ all checks passed") == len(names)

@@ -70,7 +70,7 @@ def verify(
         _print_json(list(chain(*found)))
     else:
         found = [_show_checks(check(path), path.name if paths[1:] else None) for path in paths]
-        _conclude(found, paths[0].parent, started)
+        _conclude(found, paths, started)
     if not _hold(chain(*found)):
         raise typer.Exit(1)
 
@@ -109,31 +109,37 @@ def _show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]
     return found
 
 
-def _conclude(found: list[list[Finding]], run: Path, started: float) -> None:
+def _conclude(found: list[list[Finding]], paths: list[Path], started: float) -> None:
     from pacbayes.cli import console
 
     count = sum(not finding.word for finding in chain(*found))
     checks, one = f"{count} checks, {console.took(started)}.", len(found) == 1
     if _hold(chain(*found)):
-        print(f"Verified: {_numbers(found)} error{_reservation(found)}.", flush=True)
-        console.remark(f"{checks} Next: {console.command('predict', run, 'DATA')}")
+        for findings, path in zip(found, paths, strict=True):
+            which = "" if one else f", {path.name}"
+            number, caveat = _number(findings, path), _reservation(findings)
+            print(f"Verified{which}: {number}{caveat}.", flush=True)
+        console.remark(f"{checks} Next: {console.command('predict', paths[0].parent, 'DATA')}")
     else:
         which = "The certificate does" if one else "At least one certificate does"
         print(f"{which} NOT hold.", flush=True)
         console.remark(checks)
 
 
-def _numbers(found: list[list[Finding]]) -> str:
-    """Return the verifier's own number for every certificate."""
-    from pacbayes.bounds import percent_up
+def _number(findings: list[Finding], path: Path) -> str:
+    """Return the verifier's own number for a certificate, and what it is about."""
+    from pacbayes.bounds import confidence, percent_up
 
-    own = [f.bound for findings in found for f in findings if f.bound is not None]
-    return ", ".join(f"at most {percent_up(number)}" for number in own)
+    claim = json.loads(path.read_bytes())
+    (own,) = (finding.bound for finding in findings if finding.bound is not None)
+    name = claim.get("class_name")
+    where = "" if name is None else f" on class {name}"
+    return f"at most {percent_up(own)} error{where} with probability {confidence(claim['delta'])}"
 
 
-def _reservation(found: list[list[Finding]]) -> str:
+def _reservation(findings: list[Finding]) -> str:
     """Return the remark that --full would measure a risk that was taken as claimed."""
-    if all(map(_measured, found)):
+    if _measured(findings):
         return ""
     return " (training risk taken as claimed; use --full to measure it)"
 

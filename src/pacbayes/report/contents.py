@@ -44,6 +44,7 @@ class RunContents:
     folder: Path
     record: RunRecord
     issued: tuple[IssuedCertificate, ...]
+    of_classes: tuple[IssuedCertificate, ...]
     errors: TestErrors | None
     history: tuple[Evaluation, ...]
     best: Evaluation
@@ -62,11 +63,13 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
     """
     network, data = run.load_network(), run.load_data(file, test)
     votes = analyse_votes(run, network, data)
-    there = [p for p in Predictor if run.certificate_path(p).exists()]
+    there = [path for p in Predictor if (path := run.certificate_path(p)).exists()]
+    of_classes = [path for p in Predictor for path in run.class_paths(p)]
     return RunContents(
         folder=run.folder,
         record=run.record,
-        issued=tuple(_issued(run, network, p, file) for p in there),
+        issued=tuple(_issued(run, network, path, file) for path in there),
+        of_classes=tuple(_issued(run, network, path, file) for path in of_classes),
         errors=votes.errors,
         history=read_history(run.folder / "history.json"),
         best=run.best,
@@ -85,11 +88,9 @@ def _parts(run: Run, network: Network, predictor: Predictor) -> dict[str, float]
     return kl_by_part(network)
 
 
-def _issued(
-    run: Run, network: Network, predictor: Predictor, file: Path | None
-) -> IssuedCertificate:
-    path = run.certificate_path(predictor)
+def _issued(run: Run, network: Network, path: Path, file: Path | None) -> IssuedCertificate:
     findings = tuple(verify(path, data=file))  # raises an error if the file is malformed
-    certificate = replace(read_certificate(path), kl_by_part=_parts(run, network, predictor))
+    claimed = read_certificate(path)
+    certificate = replace(claimed, kl_by_part=_parts(run, network, claimed.kind))
     command = certify_command(certificate, run.record, run.folder)
     return IssuedCertificate(path.name, certificate, findings, command)

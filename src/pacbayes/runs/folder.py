@@ -71,6 +71,11 @@ class Run:
         path = self.certificate_path(predictor)
         return path.with_name(f"{path.stem}-class-{index}.json")
 
+    def class_paths(self, predictor: Predictor) -> list[Path]:
+        """Return the certificates of a predictor on single classes, in the order of the classes."""
+        places = range(len(self.record.data.classes))
+        return [p for i in places if (p := self.class_path(predictor, i)).exists()]
+
     @property
     def history(self) -> list[Evaluation]:
         """Evaluations up to the checkpoint, from which training continues."""

@@ -12,6 +12,7 @@ from pacbayes.report.charts import Mark, Part, stacked
 from pacbayes.report.contents import IssuedCertificate, RunContents
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, command_block, details, figure, swatch
+from pacbayes.report.sections.classes import classes_tables
 from pacbayes.verify import Finding
 
 __all__ = ["certificates_section", "pieces"]
@@ -24,10 +25,11 @@ _CAPTION = (
 
 
 def certificates_section(contents: RunContents) -> Section:
-    issued = contents.issued
+    issued = (*contents.issued, *contents.of_classes)
     if not issued:
         return Section("certificate", "Certificate", _none(contents))
-    articles = [_article(i, contents) for i in issued]
+    articles = [_article(i, contents) for i in contents.issued]
+    articles.append(classes_tables(contents.of_classes))
     if len(issued) == 1:
         return Section("certificate", "Certificate", join(*articles))
     note = (
