@@ -58,7 +58,6 @@ from pacbayes.certified.candidates import default_candidates
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.weights import scores
 from pacbayes.runs.versions import versions
-from pacbayes.training.priors import split
 
 HERE = Path(__file__).parent
 STORE = HERE / "tables.jsonl"
@@ -143,7 +142,7 @@ def pacbayes(x: Any, y: Any, x_test: Any, y_test: Any, seed: int) -> list[Row]:
     train, test, preprocessing = coded(x, x_test)
     model = PACBayesClassifier(preprocessing=preprocessing, repeats=True, random_state=seed)
     seconds = timed(model, train, y)
-    bound = split(len(y), model.prior_fraction, model._seed)[1]
+    bound = model.bound_set_
     weights = {name: g.prior_mean for name, g in gaussians(model.network_).items()}
 
     def of_prior(features: Any) -> Any:

@@ -9,7 +9,7 @@ import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
-    {"spelling", "choices", "extras", "paper"},
+    {"spelling", "choices", "defaults", "extras", "paper"},
     {"randomness", "redraw", "enclosures", "files", "settings", "bounds", "data"},
     {"networks", "verify"},
     {"engine"},

@@ -20,11 +20,12 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pacbayes import kl
+from pacbayes import defaults, kl
 from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
 from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer
 
+pytestmark = pytest.mark.filterwarnings("ignore:The certificate of")  # few epochs say little
 PREDICTORS = ("drawn", "vote", "randomised")
 _RANDOM = "predictions are drawn from predict_proba, so they are not its argmax"
 
@@ -53,14 +54,10 @@ def models(cancer):
     return {p: PACBayesClassifier(predictor=p, random_state=0).fit(*cancer) for p in PREDICTORS}
 
 
-def bound_part(model, x):
-    return split(len(x), model.prior_fraction, model._seed)[1]
-
-
 def test_the_certificate_counts_the_errors_that_predict_makes(models, cancer):
     x, y = cancer
     model = models["drawn"]
-    bound = bound_part(model, x)
+    bound = model.bound_set_
     errors = (model.predict(x[bound]) != y[bound]).sum()
     assert model.certificate_.n == len(bound)
     assert model.certificate_.risk * len(bound) == pytest.approx(errors, abs=1e-6)
@@ -214,7 +211,7 @@ def test_the_temperature_is_the_likeliest(models, cancer):
 def test_preprocessing_sees_the_prior_s_part_alone(cancer):
     x, y = cancer
     model = PACBayesClassifier(epochs=1, prior_epochs=1, random_state=0).fit(x, y)
-    own, bound = split(len(x), 0.5, model._seed)
+    own, bound = split(len(x), defaults.prior_fraction(len(x)), model._seed)
     np.testing.assert_allclose(model.preprocessing_.mean_, x[own].mean(0))
     changed = x.copy()
     changed[bound] *= 3
@@ -378,3 +375,23 @@ def test_where_the_posterior_wins_its_drawn_network_predicts():
     assert errors < model.certificate_.bound
     fixed = PACBayesClassifier(**model.get_params() | {"predictor": "fixed"}).fit(x, y)
     assert errors < (fixed.predict(x) != y).mean()
+
+
+def test_a_certificate_above_the_constant_answer_says_so_loudly():
+    """Six per cent are positive, and nothing tells them apart."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 3)), np.where(np.arange(300) % 17 == 0, "ill", "well")
+    model = PACBayesClassifier(widths=(4,), epochs=1, prior_epochs=2, random_state=0)
+    says = r"above the 6\.00 % error of always answering 'well', the largest class"
+    with pytest.warns(CertificateWarning, match=says):
+        model.fit(x, y)
+    first, remark = str(model.certificate_).splitlines()
+    assert first.startswith("at most")
+    assert "above the 6.00 % error" in remark
+    assert "remarks" not in model.certificate_.as_dict()
+
+
+def test_the_bound_set_is_where_errors_are_counted(models, cancer):
+    model = models["drawn"]
+    fraction = defaults.prior_fraction(len(cancer[0]))
+    np.testing.assert_array_equal(split(len(cancer[0]), fraction, model._seed)[1], model.bound_set_)

@@ -345,9 +345,10 @@ def _coded(model):
 def test_a_certificate_worse_than_guessing_comes_with_a_warning():
     rng = np.random.default_rng(0)
     x, y = rng.random((60, 2)), np.where(rng.random(60) < 0.8, "common", "rare")
-    with pytest.warns(CertificateWarning, match="always answering common, the most frequent class"):
+    with pytest.warns(CertificateWarning, match="always answering 'common', the largest class"):
         model = CertifiedClassifier(TREE, random_state=0).fit(x, y)
-    assert model.certificate_ is not None
+    assert "always answering 'common'" in str(model.certificate_).splitlines()[1]
+    assert model.certificates_[model.chosen_] is model.certificate_
     x, y = load_iris(return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,13 +1,12 @@
 """The bound set is a random sample that depends on the seed and on nothing else."""
 
 import hashlib
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pacbayes.certified.splitting import fraction_for, split_off
+from pacbayes.certified.splitting import split_off
 
 
 def test_both_parts_together_are_all_examples_once():
@@ -37,16 +36,6 @@ def test_groups_go_to_one_side_whole():
     inside, outside = set(groups[split.bound]), set(groups[split.own])
     assert not inside & outside
     assert (len(inside), len(outside)) == (10, 10)
-
-
-def test_the_default_fraction_falls_with_n_but_the_bound_set_grows():
-    sizes = np.unique(np.geomspace(2, 10**7, 200).astype(int)).tolist()
-    fractions = [fraction_for(n) for n in sizes]
-    assert fractions[0] == 0.45
-    assert all(a >= b for a, b in pairwise(fractions))
-    counts = [f * n for f, n in zip(fractions, sizes, strict=True)]
-    assert all(a < b for a, b in pairwise(counts))
-    assert fraction_for(10_000) == pytest.approx(0.25, abs=0.01)
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, float("nan")])

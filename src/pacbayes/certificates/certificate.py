@@ -42,6 +42,8 @@ class Certificate:
         class_name: the class whose examples alone are counted; None for all of them.
         assumptions: what has to be believed, since no file can show it.
         provenance: hashes, seeds and versions.
+        remarks: what a reader should know before relying on it, in sentences; they follow from the
+            data, so files do not store them.
     """
 
     predictor: str
@@ -65,6 +67,7 @@ class Certificate:
     class_name: str | None = None
     assumptions: Assumptions = field(default_factory=Assumptions)
     provenance: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         Ledger(self.delta, self.ledger)  # refuses to overspend
@@ -141,10 +144,11 @@ class Certificate:
             f"at most {bounds.percent_up(self.bound)} error{self.where} with probability "
             f"{bounds.confidence(self.delta)}, "
             f"by {self.bound_name} on {self.n} examples: {self.predictor}"
+            + "".join(f"\n{remark}" for remark in self.remarks)
         )
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "remarks"}
 
 
 @dataclass(frozen=True)

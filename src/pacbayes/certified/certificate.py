@@ -38,6 +38,7 @@ class HeldOutCertificate:
         scale: largest possible loss, 1 for errors.
         assumptions: what nobody can read off the data, in sentences.
         provenance: seed and hash of the split.
+        remarks: what a reader should know before relying on it, in sentences.
     """
 
     bound: float
@@ -54,6 +55,7 @@ class HeldOutCertificate:
     scale: float = 1.0
     assumptions: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         Ledger(self.delta, self.ledger)  # refuses to overspend
@@ -72,6 +74,7 @@ class HeldOutCertificate:
         return (
             f"at most {value} {self.quantity} with probability {bounds.confidence(self.delta)}, "
             f"by {self.theorem} on {self.n} {self.unit}: {self.predictor}"
+            + "".join(f"\n{remark}" for remark in self.remarks)
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import _safe_indexing
 
+from pacbayes.certificates.remarks import CertificateWarning
 from pacbayes.certified.abstention import threshold_for
 from pacbayes.certified.candidates import MEAN, MeanOfProbabilities, probabilities, shares
 from pacbayes.certified.certificate import HeldOutCertificate
@@ -30,7 +31,6 @@ from pacbayes.certified.predictor import labels_of
 from pacbayes.certified.splitting import Split
 from pacbayes.certified.votes import WeightedVote, best_vote
 from pacbayes.data.pipelines import refuse_fitted_state
-from pacbayes.sklearn import CertificateWarning
 
 __all__ = ["Choice", "Chosen", "Task", "choose"]
 
@@ -64,13 +64,6 @@ class Task:
         """Return examples, labels and groups at these indices."""
         groups = None if self.groups is None else self.groups[indices]
         return _safe_indexing(self.X, indices), self.y[indices], groups
-
-    def always_the_largest(self) -> tuple[Any, float]:
-        """Return the most frequent class outside the bound set, and the loss of answering it."""
-        labels, counts = np.unique(self.y[self.split.own], return_counts=True)
-        _, y, groups = self.part(self.split.bound)
-        answer = np.full(len(y), labels[counts.argmax()])
-        return answer[0], float(of_units(self.loss(answer, y), groups).mean())
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from pacbayes.bounds import percent_up
 from pacbayes.bounds.domain import check_probability
+from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.certified.candidates import named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, Chosen, Task, choose
@@ -31,7 +32,6 @@ from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_batches, check_origin, check_rows
 from pacbayes.certified.splitting import Fraction, split_off
 from pacbayes.data.sample import NoSampleError
-from pacbayes.sklearn import CertificateWarning
 
 __all__ = ["CertifiedClassifier"]
 
@@ -75,7 +75,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         shares: each candidate's share of δ, by name or in order (the mean is the last, `mean`). By
             default 80 % for the mean, and equal shares of the rest for the others.
         bound_fraction: fraction of the examples, or groups, in the bound set; `auto` takes
-            45 % of up to 1000, 36 % of 2500, 25 % of 10,000 and so on (`fraction_for`).
+            45 % of up to 1000, 36 % of 2500, 25 % of 10,000 and so on (`pacbayes.defaults`).
         per_class: also certify the error on each class; δ is shared with these certificates.
         costs: (k, k), the cost of answering class j to an example of class i, in the order of
             `classes_`. The certificate is then about the mean cost.
@@ -256,12 +256,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             warnings.warn(f"no certificate: {error}", CertificateWarning, stacklevel=3)
             return
         assert self.certificate_ is not None
-        label, constant = task.always_the_largest()
-        if self.certificate_.bound > constant and self.certificate_.scale == 1:
-            warnings.warn(
-                f"the certificate, {percent_up(self.certificate_.bound)}, is above the "
-                f"{100 * constant:.2f} % error of always answering {label}, the most frequent "
-                "class; more examples would help",
-                CertificateWarning,
-                stacklevel=3,
-            )
+        if task.loss.costs is None:
+            self._remark(above_constant(self.certificate_.bound, task.y, task.groups))
+
+    def _remark(self, remark: str | None) -> None:
+        if remark is None or self.certificate_ is None:
+            return
+        warnings.warn(remark, CertificateWarning, stacklevel=4)
+        self.certificate_ = replace(self.certificate_, remarks=(remark,))
+        chosen = self.certificate_.part if self.choose == "vote" else self.chosen_
+        self.certificates_ = self.certificates_ | {chosen: self.certificate_}

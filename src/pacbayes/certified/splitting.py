@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.defaults import bound_fraction
 from pacbayes.randomness import stream
 
-__all__ = ["Fraction", "Split", "fraction_for", "split_off"]
+__all__ = ["Fraction", "Split", "split_off"]
 
 Indices = NDArray[np.int64]
 Fraction = float | Literal["auto"]
@@ -38,15 +39,6 @@ class Split:
         return hashlib.sha256(self.bound.astype("<i8").tobytes()).hexdigest()
 
 
-def fraction_for(n: int) -> float:
-    """Return the default fraction of n examples or groups in the bound set.
-
-    0.45·min(1, (1000/n)^¼): 45 % of up to 1000, 36 % of 2500, 25 % of 10,000, 8 % of a million.
-    Chosen on the sets of `make tables`, with other splits than it uses.
-    """
-    return 0.45 * min(1.0, math.pow(1000 / n, 0.25))
-
-
 def split_off(n: int, fraction: Fraction, seed: int, groups: Any = None) -> Split:
     """Draw the bound set from the seed, without stratification: it must be a random sample.
 
@@ -60,7 +52,7 @@ def split_off(n: int, fraction: Fraction, seed: int, groups: Any = None) -> Spli
         raise ValueError(f"bound_fraction must be 'auto' or in (0, 1), got {fraction!r}")
     if count < 2:
         raise ValueError(f"need at least two examples or groups to split, got n_samples = {count}")
-    share = fraction_for(count) if fraction == "auto" else float(fraction)
+    share = bound_fraction(count) if fraction == "auto" else float(fraction)
     size = min(count - 1, max(1, math.floor(share * count)))
     order = np.random.default_rng(stream(seed, "split")).permutation(count)
     held = np.isin(units, order[:size])

@@ -1,55 +1,38 @@
-"""A scikit-learn classifier that comes with a certificate."""
+"""The classifier: scikit-learn's interface to a network, its training and its certificate."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.certify import certify
-from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
+from pacbayes import defaults
 from pacbayes.choices import Activation, Engine, Predictor
-from pacbayes.data.pipelines import fitted_before, is_searched, refuse_fitted_state
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
-from pacbayes.data.sample import FittedError, NoSampleError, check_split
 from pacbayes.data.tasks import task_of
-from pacbayes.networks.architecture import build_network
 from pacbayes.networks.keys import draws_key
-from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import Decisions, decide
 from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
-from pacbayes.settings import Settings
-from pacbayes.training.priors import Teacher, as_prior, split
-from pacbayes.training.trainer import Trainer
+from pacbayes.sklearn.certifying import certificate_or_warning
+from pacbayes.sklearn.learning import learn_prior, train_posterior
+from pacbayes.sklearn.parameters import PredictorName, check_parameters, settings_of
+from pacbayes.sklearn.temperature import likeliest_temperature
+from pacbayes.training.priors import split
 
-__all__ = ["CertificateWarning", "PACBayesClassifier"]
+__all__ = ["PACBayesClassifier"]
 
 Array = NDArray[Any]
-PredictorName = Literal["best", "fixed", "drawn", "vote", "randomised"]
 _ONE_NETWORK = ("fixed", "drawn")  # predictors with weights of their own
-_BOUND_SET = 8  # least number of examples in it
-
-
-class CertificateWarning(UserWarning):
-    """A classifier was fitted, but it cannot be certified."""
 
 
 class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -68,10 +51,11 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             majority of `votes` draws; `randomised` draws weights for every prediction. The last two
             draw anew for every new example, and the same again for the same example.
         prior_fraction: fraction of the examples that the prior learns from; 0 means a data-free
-            prior.
+            prior, and None the default for so many examples (`pacbayes.defaults`).
         prior_scale: standard deviation of the prior's weights; None is the protocol's default.
         prior_epochs, epochs, batch_size, learning_rate, samples: training settings; None is the
-            default of `Settings.of` for the protocol `fast`.
+            default: of `pacbayes.defaults` for the prior's epochs, and of `Settings.of` for the
+            protocol `fast` otherwise.
         preprocessing: a transformer, cloned and fitted to the prior's part alone, so that the
             certificate stays valid; `auto` standardises if there is such a part. A transformer
             fitted before this classifier, as in a pipeline, has seen the bound set; where that can
@@ -88,6 +72,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         certificate_: at most `certificate_.bound` error with probability 1 − δ; None if a
             `CertificateWarning` says why.
+        bound_set_: indices of the examples that it counts on.
         classes_, n_features_in_, feature_names_in_: as usual; the set of classes counts as known
             beforehand.
         predictor_, votes_: as fitted and certified, whatever is set afterwards.
@@ -107,10 +92,10 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         activation: Activation = "relu",
-        widths: Sequence[int] = (100,),
+        widths: Sequence[int] = defaults.WIDTHS,
         *,
         predictor: PredictorName = "best",
-        prior_fraction: float = 0.5,
+        prior_fraction: float | None = None,
         prior_scale: float | None = None,
         prior_epochs: int | None = None,
         epochs: int | None = None,
@@ -151,48 +136,35 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Ctrl-C ends the phase it falls into and keeps the best so far.
         """
         self._forget()
-        self._check_parameters()
+        check_parameters(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         k, n = len(self.classes_), len(X)
         if k < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
-        if n <= _BOUND_SET:
-            raise ValueError(f"need more than {_BOUND_SET} examples, got n_samples = {n}")
         self._seed = int(check_random_state(self.random_state).randint(2**31))
-        settings = self._settings(k, n)
+        settings = settings_of(self, k, n, self._seed)
         own, bound = np.zeros(0, np.int64), np.arange(n)
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
+        self.bound_set_ = bound
         self.preprocessing_ = fitted(self.preprocessing, X[own], y[own])
         x = transformed(self.preprocessing_, X)
         labels = task_of(k).encode(torch.from_numpy(index))
         refuse_batch_effects(self.preprocessing_, X)
-        network = self._prior(x[own], labels[own], settings)
-        self._train(network, x[bound], labels[bound], settings)
+        verbose = bool(self.verbose)
+        network = learn_prior(x[own], labels[own], settings, k, verbose=verbose)
+        trainer = train_posterior(network, x[bound], labels[bound], settings, verbose=verbose)
+        self.history_, self.n_iter_ = trainer.history, trainer.epoch
         self.network_ = network.double().eval()
         self.predictor_, self.votes_ = self._wanted(len(own)), self.votes
-        try:
-            self._check_origin()
-            if len(own):
-                check_split(x[own].numpy(), x[bound].numpy(), repeats=self.repeats)
-            as_they_came = torch.tensor(X), labels
-            self.certificate_: Certificate | None = self._certify(
-                x[bound], labels[bound], as_they_came
-            )
-        except NoSampleError as error:
-            self.certificate_ = None
-            advice = (
-                "; pass the transformer as preprocessing=, which fits it to the prior's part alone"
-            )
-            advice = advice if isinstance(error, FittedError) else ""
-            warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=2)
+        self.certificate_ = certificate_or_warning(self, x, labels, as_they_came=torch.tensor(X))
         if self.certificate_ is not None:
             self.predictor_ = self.certificate_.kind.value
         self._keep(x[bound], labels[bound])
         if self.predictor_ in _ONE_NETWORK:
-            self.temperature_ = _temperature(self._scores(x), index)
+            self.temperature_ = likeliest_temperature(self._scores(x), index)
         return self
 
     def _wanted(self, own: int) -> str:
@@ -241,101 +213,10 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
 
-    def _check_origin(self) -> None:
-        """Refuse to certify data that an earlier step was fitted to; warn about searches."""
-        if (step := fitted_before(self)) is not None:
-            raise FittedError(f"{step} was fitted to all examples before this classifier saw them")
-        if self.priors == 1 and is_searched(self):
-            warnings.warn(
-                "a search tries several candidates on the same examples, but priors=1 pays for "
-                "one; set priors to their number",
-                CertificateWarning,
-                stacklevel=2,
-            )
-
-    def _check_parameters(self) -> None:
-        if self.predictor not in (names := get_args(PredictorName)):
-            raise ValueError(f"predictor must be one of {', '.join(names)}, got {self.predictor!r}")
-        for name in ("votes", "priors"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if not isinstance(self.widths, Sequence):
-            raise ValueError(f"widths must be a sequence such as (100,), got {self.widths!r}")
-        if not 0 <= self.prior_fraction < 1:
-            raise ValueError(f"prior_fraction must be in [0, 1), got {self.prior_fraction}")
-        refuse_fitted_state(self.preprocessing)
-
-    def _settings(self, k: int, n: int) -> Settings:
-        names = ("prior_scale", "prior_epochs", "epochs", "batch_size", "learning_rate", "samples")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        given |= {
-            "widths": tuple(self.widths),
-            "prior_fraction": min(self.prior_fraction, 1 - _BOUND_SET / n),
-            "delta": self.delta,
-            "repeats": self.repeats,
-            "engine": self.engine,
-            "seed": self._seed,
-        }
-        try:
-            return Settings.of("fast", self.activation, classes=k, **given)
-        except ValidationError as error:  # its text has several lines
-            wrong = error.errors()[0]
-            name = ".".join(map(str, wrong["loc"])) or "settings"
-            raise ValueError(f"{name}: {wrong['msg']}, got {wrong['input']!r}") from None
-
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return transformed(self.preprocessing_, X).double()
-
-    def _prior(self, x: Tensor, y: Tensor, settings: Settings) -> Network:
-        k = len(self.classes_)
-        if not len(x):  # always the first prior, which costs least
-            return build_network(settings.model_copy(update={"seed": 0}), x.shape[1], k)
-        teacher = Teacher(x, y, settings, k)
-        self._follow(teacher, "prior")
-        return as_prior(teacher, settings)
-
-    def _train(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
-        trainer = Trainer(network, x, y, settings)
-        self._follow(trainer, "posterior")
-        network.load_state_dict(network.state_dict() | trainer.best)
-        self.history_, self.n_iter_ = trainer.history, trainer.epoch
-
-    def _follow(self, trainer: Trainer, what: str) -> None:
-        try:
-            for progress in trainer.steps():
-                if self.verbose and (e := progress.evaluation):
-                    line = f"{what}, epoch {e.epoch}: risk {e.risk:.4f}, KL {e.kl:.1f}"
-                    print(f"{line}, bound {e.bound:.4f}", file=sys.stderr)
-        except KeyboardInterrupt:
-            print(f"interrupted: keeping the {what} as it is", file=sys.stderr)
-
-    def _certify(self, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) -> Certificate:
-        own: dict[str, Any] = {"delta": self.delta, "priors": self.priors, "repeats": self.repeats}
-        own["sample"] = sample
-        own["assumptions"] = self._assumptions()
-        if self.predictor == "fixed":
-            return certify_fixed(self.network_, x, y, **own)
-        if self.predictor == "best" and self.predictor_ == "fixed":
-            return _named(certify_network(self.network_, x, y, **own)[0])
-        if self.predictor_ == "drawn":
-            return _named(certify_drawn(self.network_, x, y, **own)[0])
-        # By Markov's inequality, first-order covers a vote of any number of fresh draws.
-        bound = "first-order" if self.predictor_ == "vote" else "small-kl"
-        return certify(self.network_, x, y, bound=bound, samples=self.votes_, **own)
-
-    def _assumptions(self) -> Assumptions:
-        learned, preprocessing = self.network_.prior_seed is None, None
-        if self.preprocessing_ is not None:
-            fitted_to = "fitted to the prior's part alone" if learned else "not fitted to examples"
-            preprocessing = f"{type(self.preprocessing_).__name__}, {fitted_to}"
-        return Assumptions(
-            repeats=self.repeats,
-            split_seed=self._seed if learned else None,
-            preprocessing=preprocessing,
-        )
 
     def _scores(self, x: Tensor) -> Array:
         """Return the drawn network's scores, or the mean output of a vote."""
@@ -354,22 +235,3 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             samples=self.votes_,
             weights=self.weights_,
         )
-
-
-def _named(certificate: Certificate) -> Certificate:
-    """Name where a drawn network is kept."""
-    if certificate.kind is not Predictor.DRAWN:
-        return certificate
-    return replace(certificate, predictor="one network drawn from Q and kept in weights_")
-
-
-def _temperature(z: Array, index: Array) -> float:
-    """Return the temperature at which scores fit the examples best (Guo et al. 2017)."""
-    wide = np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
-    size = float(np.abs(wide).mean()) or 1.0
-
-    def surprise(log_t: float) -> float:
-        log_p = log_softmax(wide / (size * np.exp(log_t)), axis=1)
-        return -float(np.take_along_axis(log_p, index[:, None], 1).mean())
-
-    return size * float(np.exp(minimize_scalar(surprise, bounds=(-4, 4), method="bounded").x))

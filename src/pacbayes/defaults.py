@@ -1,0 +1,34 @@
+"""Defaults for tables, as functions of the number of examples, for Python and the command line.
+
+They are pure functions without torch. How they were chosen is in docs/recipes.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["LEAST_BOUND_SET", "WIDTHS", "bound_fraction", "prior_epochs", "prior_fraction"]
+
+WIDTHS = (100,)  # of the hidden layers of a network for tables
+LEAST_BOUND_SET = 8  # examples
+
+
+def prior_fraction(n: int) -> float:
+    """Return the fraction of n examples that a network's prior learns from: one half.
+
+    At least `LEAST_BOUND_SET` examples are left for the bound set.
+    """
+    return min(0.5, 1 - LEAST_BOUND_SET / n)
+
+
+def prior_epochs(own: int) -> int:
+    """Return the epochs in which a prior learns from its own part of the examples."""
+    return 100
+
+
+def bound_fraction(n: int) -> float:
+    """Return the fraction of n examples or groups that any other model is certified on.
+
+    0.45·min(1, (1000/n)^¼): 45 % of up to 1000, 36 % of 2500, 25 % of 10,000, 8 % of a million.
+    """
+    return 0.45 * min(1.0, math.pow(1000 / n, 0.25))
