@@ -29,6 +29,8 @@ typedef struct {
 } shape;
 
 static const shape SHAPES[] = {
+    {0, 2, 0, {3, 1}},
+    {0, 37, 0, {21, 37}},
     {1, 2, 0, {3, 1, 1}},
     {1, 2, 0, {7, 5, 1}},
     {2, 2, 1, {20, 17, 33, 1}},
@@ -142,7 +144,7 @@ static int fits(const setting *s) {
     int drawn_or_tree = s->estimator == REINFORCE || s->estimator == TREE;
     int any_activation = s->estimator == MARGINAL || s->estimator == REINFORCE;
     int no_baseline = s->activation != SIGN || s->estimator == TREE;
-    return !(drawn_or_tree && (s->learned || s->shape->classes > 2)) &&
+    return !(drawn_or_tree && (s->learned || s->shape->classes > 2 || !s->shape->depth)) &&
            (any_activation || s->activation == SIGN) && (no_baseline || s->samples > 1);
 }
 

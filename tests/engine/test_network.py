@@ -338,7 +338,6 @@ def mixed_scales():
 @pytest.mark.parametrize(
     "network",
     [
-        dense_network(5, ()),
         dense_network(5, (2,)).double(),
         frozen(dense_network(5, (2,))),
         transposed(dense_network(5, (2,))),

@@ -12,7 +12,7 @@ from torch import Tensor
 from pacbayes.engine.interface import Activation, AdamTensor, Estimator, Update
 from pacbayes.engine.library import Engine, address, unfit
 from pacbayes.networks.architecture import DenseArchitecture
-from pacbayes.networks.bodies import Dense, Deterministic
+from pacbayes.networks.bodies import Dense
 from pacbayes.networks.draws import leave_one_out
 from pacbayes.networks.gaussian import Gaussian
 from pacbayes.networks.network import Network
@@ -24,8 +24,6 @@ def unsupported(network: Network, x: Tensor) -> str | None:
     """Why the engine cannot take this network and data; None where it can."""
     if why := unfit((x, *network.buffers()), network.parameters()):
         return why
-    if isinstance(network.body, Deterministic):
-        return "the native engine takes networks with hidden layers"
     if _architecture(network) is None:
         return "the native engine takes networks made by dense_network, unchanged"
     gaussians = _gaussians(network)
@@ -49,15 +47,17 @@ class NativeEngine(Engine):
 
     def __init__(self, network: Network, samples: int, *, reinforce: bool = False) -> None:
         architecture = _architecture(network)
-        if architecture is None or not architecture.widths:
+        if architecture is None:
             raise ValueError("the native engine takes networks made by dense_network, unchanged")
         if reinforce and (network.classes > 2 or architecture.learned_scale):
             raise ValueError("native REINFORCE needs two classes and fixed scales")
+        if reinforce and not architecture.widths:
+            raise ValueError("native REINFORCE needs hidden layers")
         scored = network.baseline is leave_one_out and not reinforce
         gaussians = _gaussians(network)
         super().__init__(
             architecture.sizes,
-            _ACTIVATIONS[architecture.activation],
+            _ACTIVATIONS[architecture.activation] if architecture.widths else Activation.RELU,
             Estimator.REINFORCE if reinforce else _estimator(architecture),
             samples,
             _parameters(network),
@@ -140,8 +140,8 @@ def _estimator(architecture: DenseArchitecture) -> Estimator:
 
 
 def _gaussians(network: Network) -> list[Gaussian]:
-    layers = [*network.body.layers, network.layer] if isinstance(network.body, Dense) else []
-    return [g for y in layers for g in (y.weight, y.bias)]
+    hidden = network.body.layers if isinstance(network.body, Dense) else []
+    return [g for layer in (*hidden, network.layer) for g in (layer.weight, layer.bias)]
 
 
 def _parameters(network: Network) -> list[Tensor]:

@@ -141,10 +141,15 @@ class DenseArchitecture:
         shapes = [(layer.weight.learned_scale, *layer.weight.mean.shape) for layer in layers]
         return (
             shapes == [(self.learned_scale, e, d) for d, e in pairwise(self.sizes)]
+            and (bool(self.widths) or _is_identity(network.body))
             and getattr(network.body, "rules", []) == rules
             and network.head is head
             and network.baseline is baseline
         )
+
+
+def _is_identity(body: nn.Module) -> bool:
+    return isinstance(body, Deterministic) and type(body.module) is nn.Identity
 
 
 def dense_network(

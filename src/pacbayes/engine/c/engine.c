@@ -29,6 +29,7 @@
 #include "forward.inc"   /* hidden layers forward */
 #include "backward.inc"  /* hidden layers backward */
 #include "heads.inc"     /* the output, forward and backward */
+#include "linear.inc"    /* networks without hidden layers */
 #include "step.inc"      /* one chunk after another, forward and backward */
 #include "gradients.inc" /* partial gradients summed in their fixed order */
 #include "reinforce.inc" /* another kind of step: draws of all weights, shared by the batch */
@@ -50,8 +51,9 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
     engine *e = samples < 1 || samples > MOST_SAMPLES ? NULL : calloc(1, sizeof *e);
     if (!e) return NULL;
     e->depth = depth, e->activation = activation, e->estimator = estimator;
-    e->learned = learned, e->draws = samples, e->samples = estimator == REINFORCE ? 1 : samples;
-    e->inputs = estimator == REINFORCE ? BATCH : chunk_inputs(samples);
+    e->learned = learned, e->draws = samples;
+    e->samples = estimator == REINFORCE || depth == 0 ? 1 : samples;
+    e->inputs = estimator == REINFORCE ? BATCH : chunk_inputs(e->samples);
     e->layers = zeros(e, depth + 1, sizeof(layer)), e->threads = zeros(e, 1, sizeof(pool));
     if (e->threads) open_pool(e->threads);
     int widest = PAD;
