@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
     from pacbayes.networks.network import Network
     from pacbayes.networks.risk import empirical_risk, majority_vote, predict_randomised
+    from pacbayes.networks.stochastic import stochastic
     from pacbayes.settings import Settings
     from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
     from pacbayes.training.trainer import Trainer, train
@@ -40,6 +41,7 @@ _HOMES = {
     "networks.architecture": ("build_network", "dense_network"),
     "networks.network": ("Network",),
     "networks.risk": ("empirical_risk", "majority_vote", "predict_randomised"),
+    "networks.stochastic": ("stochastic",),
     "settings": ("Settings",),
     "sklearn": ("CertificateWarning", "PACBayesClassifier"),
     "training.trainer": ("Trainer", "train"),
@@ -71,6 +73,7 @@ __all__ = [
     "mcallester",
     "predict_randomised",
     "small_kl",
+    "stochastic",
     "train",
 ]
 
