@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -73,6 +72,20 @@ class Evaluated(nn.Module):
             )
         return a
 
+    def checked(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        """Return the same; refuse a module with a memory, or one that mixes the examples."""
+        before = [(id(b), b._version) for b in self.module.buffers()]
+        a = self.at(x, weights)
+        if before != [(id(b), b._version) for b in self.module.buffers()]:
+            raise ValueError(
+                "the module changes its buffers when it is evaluated; predictions must not depend "
+                "on earlier ones: leave out its running statistics or counters"
+            )
+        half = (len(x) + 1) // 2
+        _compare(a[-1:], self.at(x[-1:], weights))
+        _compare(a.flip(0)[:half], self.at(x.flip(0)[:half], weights))
+        return a
+
     def draw(self, x: Tensor, T: int) -> Draw:
         if torch.is_grad_enabled():
             a = torch.stack([self._locally_drawn(x) for _ in range(T)])
@@ -85,8 +98,8 @@ class Evaluated(nn.Module):
         """Return activations at T draws that the batch shares, (T, B, d), without a gradient."""
         draws = []
         for t in range(T):
-            call = partial(self.at, weights=self._drawn(generator))
-            draws.append(self._checked(call, x) if t == 0 else call(x))
+            evaluate = self.at if t else self.checked
+            draws.append(evaluate(x, self._drawn(generator)))
         return torch.stack(draws)
 
     def _locally_drawn(self, x: Tensor) -> Tensor:
@@ -101,20 +114,6 @@ class Evaluated(nn.Module):
             noise = torch.from_numpy(np.asarray(generator.standard_normal(g.mean.shape)))
             weights[name] = (g.mean + g.log_scale.exp() * noise.to(g.mean)).detach()
         return weights
-
-    def _checked(self, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Return activations; refuse a module with a memory, or that mixes the examples."""
-        before = [(id(b), b._version) for b in self.module.buffers()]
-        a = call(x)
-        if before != [(id(b), b._version) for b in self.module.buffers()]:
-            raise ValueError(
-                "the module changes its buffers when it is evaluated; predictions must not depend "
-                "on earlier ones: leave out its running statistics or counters"
-            )
-        half = (len(x) + 1) // 2
-        _compare(a[-1:], call(x[-1:]))
-        _compare(a.flip(0)[:half], call(x.flip(0)[:half]))
-        return a
 
 
 def _compare(together: Tensor, apart: Tensor) -> None:

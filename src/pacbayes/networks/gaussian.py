@@ -75,9 +75,8 @@ class Gaussian(nn.Module):
 
     def sample(self, *sizes: int) -> Tensor:
         """Draw weights from Q, `(*sizes, *shape)`, with a path to μ and σ."""
-        noise = torch.randn(
-            *sizes, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device
-        )
+        shape = (*sizes, *self.mean.shape)
+        noise = torch.randn(shape, dtype=self.mean.dtype, device=self.mean.device)
         return self.mean + self.log_scale.exp() * noise
 
     def log_density(self, weights: Tensor) -> Tensor:
