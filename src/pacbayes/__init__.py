@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
+    from pacbayes.networks.folding import fold_batch_norm
     from pacbayes.networks.gaussian import Gaussian, kl
     from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
     from pacbayes.networks.network import Network
     from pacbayes.networks.risk import empirical_risk, majority_vote, predict_randomised
+    from pacbayes.networks.stochastic import stochastic
     from pacbayes.settings import Settings
     from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
+    from pacbayes.training.learning import learn_prior
     from pacbayes.training.trainer import Trainer, train
 
 __version__ = "0.1.0"
@@ -35,13 +38,16 @@ _HOMES = {
     "certified.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),
+    "networks.folding": ("fold_batch_norm",),
     "networks.gaussian": ("Gaussian", "kl"),
     "networks.layers": ("GaussianConv2d", "GaussianLinear"),
     "networks.architecture": ("build_network", "dense_network"),
     "networks.network": ("Network",),
     "networks.risk": ("empirical_risk", "majority_vote", "predict_randomised"),
+    "networks.stochastic": ("stochastic",),
     "settings": ("Settings",),
     "sklearn": ("CertificateWarning", "PACBayesClassifier"),
+    "training.learning": ("learn_prior",),
     "training.trainer": ("Trainer", "train"),
 }
 __all__ = [
@@ -65,12 +71,15 @@ __all__ = [
     "dense_network",
     "empirical_risk",
     "exact_aggregate",
+    "fold_batch_norm",
     "kl",
     "kl_inverse",
+    "learn_prior",
     "majority_vote",
     "mcallester",
     "predict_randomised",
     "small_kl",
+    "stochastic",
     "train",
 ]
 

@@ -90,6 +90,10 @@ def stratified_bernstein(
     2σ². `kl_chernoff` at δ/2 bounds the mean of σ² from the mean over disjoint pairs, and
     `bernstein` uses the other δ/2. It pays off from about ten draws per example.
 
+    Where examples of a block share a draw, X is the block's sum over the size of the largest block,
+    f ≤ 1 for a smaller one, and counts are in units of that block. This holds since
+    ln E[e^{sX}] ≤ f·ln(1 + E[X]/f·(e^s − 1)) for X ∈ [0, f], and (X − X')² ∈ [0, f²].
+
     Args:
         within: mean of ½(X − X')² over the pairs.
         pairs: number of pairs, the same for each example.

@@ -230,7 +230,7 @@ def _upper(
         return bounds.kl_chernoff(mean, draws, delta)
     if risk.within is None:
         raise ValueError(
-            f"{inequality} needs at least two draws of its own for every example; use kl-chernoff"
+            f"{inequality} needs at least two draws for every example; use kl-chernoff"
         )
-    pairs = risk.n * (risk.samples // 2)
+    pairs = draws / risk.samples * (risk.samples // 2)
     return bounds.stratified_bernstein(mean, min(0.5, risk.within + 4 * slack), pairs, draws, delta)

@@ -17,6 +17,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, checked_copy, for_seed, guessed
 from pacbayes.networks.bodies import Dense, Deterministic
+from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk
@@ -132,10 +133,10 @@ class _Issuer:
         assumptions: Assumptions | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> _Issuer:
-        if not isinstance(network.body, Dense | Deterministic):
+        if not isinstance(network.body, Dense | Deterministic | Evaluated):
             raise ValueError(
-                "only a dense network, or a last layer on a fixed body, can be drawn and kept; "
-                f"got a body {type(network.body).__name__}"
+                "only a dense network, a last layer on a fixed body, or a network made by "
+                f"stochastic() can be drawn and kept; got a body {type(network.body).__name__}"
             )
         if priors < 1:
             raise ValueError(f"priors must be at least 1, got {priors}")

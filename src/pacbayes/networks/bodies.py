@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from pacbayes.networks.activations import FUNCTIONS, Rule
 from pacbayes.networks.draws import Draw
+from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.gaussian import Gaussian, drawn_state
 from pacbayes.networks.layers import GaussianLinear
 
@@ -128,4 +129,4 @@ def _check_repeatable(call: Callable[[Tensor], Tensor], x: Tensor, a: Tensor, ad
         )
 
 
-Body = Dense | Deterministic | Sampled
+Body = Dense | Deterministic | Sampled | Evaluated

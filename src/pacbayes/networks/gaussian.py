@@ -20,6 +20,7 @@ __all__ = [
     "has_state_outside",
     "kl",
     "kl_by_part",
+    "truncated_normal",
 ]
 
 INITIAL_VARIANCE = 0.05  # of the truncated normal that means start from (Experiments; a variance)
@@ -35,17 +36,26 @@ class Gaussian(nn.Module):
         shape: shape of the weight tensor.
         scale: σ₀, and also σ unless the scales are learned.
         learned_scale: whether every weight has its own trainable σ.
+        mean: where the means start instead; it must not have seen the bound set.
     """
 
     prior_mean: Tensor
     prior_log_scale: Tensor
     log_scale: Tensor
 
-    def __init__(self, *shape: int, scale: float = 1.0, learned_scale: bool = False) -> None:
+    def __init__(
+        self,
+        *shape: int,
+        scale: float = 1.0,
+        learned_scale: bool = False,
+        mean: Tensor | None = None,
+    ) -> None:
         super().__init__()
         if not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"scale must be positive and finite, got {scale}")
-        mean = _truncated_normal(shape, math.sqrt(INITIAL_VARIANCE))
+        if mean is None:
+            mean = truncated_normal(shape, math.sqrt(INITIAL_VARIANCE))
+        mean = mean.detach().clone()
         self.mean = nn.Parameter(mean)
         self.register_buffer("prior_mean", mean.clone())
         self.register_buffer("prior_log_scale", torch.tensor(math.log(scale)))
@@ -65,9 +75,8 @@ class Gaussian(nn.Module):
 
     def sample(self, *sizes: int) -> Tensor:
         """Draw weights from Q, `(*sizes, *shape)`, with a path to μ and σ."""
-        noise = torch.randn(
-            *sizes, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device
-        )
+        shape = (*sizes, *self.mean.shape)
+        noise = torch.randn(shape, dtype=self.mean.dtype, device=self.mean.device)
         return self.mean + self.log_scale.exp() * noise
 
     def log_density(self, weights: Tensor) -> Tensor:
@@ -84,7 +93,7 @@ class Gaussian(nn.Module):
         return 0.5 * (squares + (r.expm1() - r).sum() * (shift.numel() / r.numel()))
 
 
-def _truncated_normal(shape: tuple[int, ...], deviation: float) -> Tensor:
+def truncated_normal(shape: tuple[int, ...], deviation: float) -> Tensor:
     """Draw normal numbers within two standard deviations, drawing again those that are not.
 
     Written out so that a data-free prior is a function of its seed and shapes that no release of

@@ -39,8 +39,8 @@ class EmpiricalRisk:
         draws: independent draws in total: n·T if every example has its own, fewer if a batch shares
             them, None if nothing was sampled and the mean is exact.
         variance: sample variance of all draws, over n·T − 1.
-        within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each; None
-            if draws are shared or there is only one.
+        within: mean of ½(X − X')² over disjoint pairs of draws of one example, ⌊T/2⌋ for each; X is
+            the mean of a block where its examples share a draw. None if there is only one draw.
         tandem: mean of X·X' over such pairs, the probability that two networks err together; exact
             if nothing was sampled, None if there is only one draw.
     """
@@ -68,6 +68,7 @@ class _Sums:
     total: float = 0.0  # over examples, of the mean over draws
     squares: float = 0.0
     within: float = 0.0  # of ½(X − X')² over pairs
+    shared: float = 0.0  # the same for sums over a block, in units of the largest block
     tandem: float = 0.0  # of X·X' over pairs
     drawn: int = 0
     largest: int = 0  # examples in one block
@@ -81,6 +82,8 @@ class _Sums:
         half = len(losses) // 2
         pairs = losses[: 2 * half].reshape(half, 2, *losses.shape[1:])
         self.within += 0.5 * pairs.diff(dim=1).square().sum().item()
+        blocks = pairs.sum(-1) / self.largest  # the first block is the largest
+        self.shared += 0.5 * blocks.diff(dim=1).square().sum().item()
         self.tandem += pairs.prod(1).sum().item()
 
     def risk(self, n: int, samples: int, freshness: Freshness) -> EmpiricalRisk:
@@ -90,13 +93,14 @@ class _Sums:
         if freshness == "exact":
             return EmpiricalRisk(mean, n, 0, None, variance, tandem=self.squares / self.drawn)
         own, pairs = freshness == "per-example", n * (samples // 2)
+        within = self.within if own else self.shared * self.largest
         return EmpiricalRisk(
             mean=mean,
             n=n,
             samples=samples,
             draws=n * samples / (1 if own else self.largest),
             variance=variance,
-            within=self.within / pairs if own and pairs else None,
+            within=within / pairs if pairs else None,
             tandem=self.tandem / pairs if pairs else None,
         )
 

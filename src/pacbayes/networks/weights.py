@@ -11,6 +11,7 @@ from torch import Tensor
 from pacbayes.networks import activations
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
+from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
@@ -29,6 +30,7 @@ __all__ = [
 Weights = dict[str, Tensor]
 _CLOSE = 1e-9  # scores no further apart than this are a tie, which is an error
 _BLOCK = 10_000
+_FEW = 500  # examples of a module's block, whose activations may be large
 
 
 @torch.no_grad()
@@ -85,7 +87,7 @@ def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwo
     """
     weights = {}
     for name, g in sorted(gaussians(network).items()):
-        noise = torch.from_numpy(generator.standard_normal(tuple(g.mean.shape)))
+        noise = torch.from_numpy(np.asarray(generator.standard_normal(tuple(g.mean.shape))))
         weights[name] = g.mean.double() + g.log_scale.double().exp() * noise
     return DrawnNetwork(weights, log_ratios(network, weights))
 
@@ -115,11 +117,18 @@ def scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
         functions = [activations.FUNCTIONS[rule] for rule in network.body.rules]
     elif isinstance(network.body, Deterministic):
         a = network.body.draw(a, 1).value[0]
+    elif isinstance(network.body, Evaluated):
+        own = _below(weights, "body.posterior.")
+        a = torch.cat([network.body.checked(block, own) for block in a.split(_FEW)])
     for i, function in enumerate(functions):
         layer = f"body.layers.{i}"
         a = function(a @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])
     z = a @ weights["layer.weight"].T + weights["layer.bias"]
     return network.task.scores(z)
+
+
+def _below(weights: Weights, prefix: str) -> Weights:
+    return {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
 
 
 def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:

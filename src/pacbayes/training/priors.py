@@ -16,13 +16,13 @@ from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.randomness import stream
 from pacbayes.settings import Settings
+from pacbayes.training.learning import augmented
 from pacbayes.training.trainer import Trainer
 
 __all__ = ["Teacher", "as_prior", "split"]
 
 Indices = NDArray[np.int64]
 _LOG_LOSS = 0.7  # fraction of the run on −ln P(label), which learns faster than the bounded loss
-_AS_THEY_ARE = 0.03  # fraction at the end without augmentation
 
 
 def split(n: int, fraction: float, seed: int) -> tuple[Indices, Indices]:
@@ -72,12 +72,10 @@ class Teacher(Trainer):
 
     def begin_epoch(self) -> None:
         """Augment the examples and choose the loss of the epoch."""
-        done = self.epoch / self.settings.epochs
-        self.shown = self.x
-        if self.settings.prior_augmentation == "images" and done < 1 - _AS_THEY_ARE:
-            generator = torch.Generator().manual_seed((self.seed + self.epoch) % 2**63)
-            self.shown = moved_images(self.x, generator)
-        self.log_loss = done < _LOG_LOSS
+        s = self.settings
+        augment = moved_images if s.prior_augmentation == "images" else None
+        self.shown = augmented(self.x, augment, self.seed, self.epoch, s.epochs)
+        self.log_loss = self.epoch / s.epochs < _LOG_LOSS
 
 
 def as_prior(teacher: Teacher, settings: Settings) -> Network:

@@ -1,0 +1,179 @@
+"""Learn a prior's mean: plain training of any module on the prior's own part of the data."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, softplus
+from torch.nn.modules.dropout import _DropoutNd
+
+from pacbayes.data.checks import check_examples
+from pacbayes.data.tasks import Task, task_of
+from pacbayes.files import load_tensors, save_tensors
+from pacbayes.networks.folding import fold_batch_norm
+from pacbayes.randomness import stream
+from pacbayes.settings import Settings
+from pacbayes.training.loop import Loop, run_to_end
+
+__all__ = ["Augment", "PlainTraining", "augmented", "learn_prior"]
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+_AS_THEY_ARE = 0.03  # fraction at the end without augmentation
+_BLOCK = 500
+_SAME = 1e-3  # relative change of scores by folding, in float32
+
+
+def augmented(x: Tensor, augment: Augment | None, seed: int, epoch: int, epochs: int) -> Tensor:
+    """Return an epoch's examples: augmented, and as they are at the end of a run."""
+    if augment is None or epoch / epochs >= 1 - _AS_THEY_ARE:
+        return x
+    return augment(x, torch.Generator().manual_seed((seed + epoch) % 2**63))
+
+
+class PlainTraining(Loop):
+    """Train a deterministic module by Adam on −ln P(label), P(label) being softmax or sigmoid.
+
+    Args:
+        module: maps examples to scores; it is trained itself, in training mode.
+        x, y: the prior's own part of the data.
+        augment: makes an epoch's examples from x and a generator.
+    """
+
+    def __init__(
+        self, module: nn.Module, x: Tensor, y: Tensor, settings: Settings, augment: Augment | None
+    ) -> None:
+        with torch.no_grad():
+            outputs = copy.deepcopy(module).eval()(x[:1]).shape[-1]
+        self.task: Task = task_of(max(2, outputs))
+        check_examples(x, y, self.task)
+        super().__init__(module, len(x), settings)
+        self.x, self.y, self.augment = x, y, augment
+        self.shown = x
+
+    def begin_epoch(self) -> None:
+        epochs = self.settings.epochs
+        self.shown = augmented(self.x, self.augment, self.seed, self.epoch, epochs)
+
+    def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
+        self.optimiser.param_groups[0]["lr"] = rate
+        score, y = self.task.scores(self.model(self.shown[index])), self.y[index]
+        loss = softplus(-y * score).mean() if score.dim() == 1 else cross_entropy(score, y)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return float(self.task.wrong(score.detach(), y).mean())
+
+    @torch.no_grad()
+    def measured_risk(self) -> float:
+        """Return the error on the prior's own part, which says nothing about new data."""
+        wrong = 0.0
+        for x, y in zip(self.x.split(_BLOCK), self.y.split(_BLOCK), strict=True):
+            wrong += float(self.task.wrong(self.task.scores(self.model(x)), y).sum())
+        return wrong / self.n
+
+    def divergence(self) -> Tensor:
+        return torch.zeros(())
+
+    def bound(self, risk: float, kl: float) -> float:
+        return risk
+
+    @property
+    def lam(self) -> float:
+        return 0.0
+
+
+def learn_prior(
+    module: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    epochs: int = 20,
+    learning_rate: float = 0.01,
+    batch_size: int | None = None,
+    augment: Augment | None = None,
+    seed: int = 0,
+    fold: bool = True,
+    checkpoint: Path | None = None,
+) -> nn.Module:
+    """Train a copy of any module on the prior's part of the data; its weights are a prior's means.
+
+    Plain training with the log loss, Adam, a warm-up and a cosine. Batch norm is allowed, and is
+    folded into the layers before it afterwards; dropout is switched off. Give the result to
+    `stochastic`, which makes it prior and posterior, and the other examples to `train` and
+    `certify`, or to `certify_network`.
+
+    Args:
+        module: maps examples to scores: one for labels −1/+1, k for class indices.
+        x, y: the prior's part, which no bound may be on.
+        augment: function of examples and a generator, such as `moved_images`.
+        seed: of batches and augmentation; the module's weights are a start, as they are.
+        fold: False leaves batch norm, with its statistics frozen.
+        checkpoint: file to resume from, and to save to along the way.
+
+    Returns:
+        The module in evaluation mode.
+    """
+    settings = Settings.of(
+        "fast",
+        epochs=epochs,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        evaluate_every=epochs,
+        seed=stream(seed, "prior training") >> 1,
+    )
+    loop = PlainTraining(copy.deepcopy(module), x, y, settings, augment)
+    _run(loop, checkpoint)
+    learned = loop.model.eval()
+    for part in learned.modules():
+        if isinstance(part, _DropoutNd):
+            part.p = 0.0
+    return _folded(learned, x[:_BLOCK]) if fold else learned
+
+
+def _run(loop: PlainTraining, checkpoint: Path | None) -> None:
+    """Train to the end, from a checkpoint if there is one."""
+    owner = {} if checkpoint is None else {"learning": _digest(loop)}
+
+    def save() -> None:
+        if checkpoint is not None:
+            tensors, record = loop.state()
+            save_tensors(checkpoint, tensors, record | owner)
+
+    if checkpoint is not None and checkpoint.exists():
+        tensors, record = load_tensors(checkpoint)
+        if record.pop("learning", None) != owner["learning"]:
+            raise ValueError(
+                f"{checkpoint} belongs to other examples, settings or another module; remove it or "
+                "choose another file"
+            )
+        loop.restore(tensors, record)
+    for _ in run_to_end(loop, save):
+        pass
+
+
+def _digest(loop: PlainTraining) -> str:
+    """Return a hash of everything that the result depends on, but not of an augmentation's code."""
+    hasher = hashlib.sha256(loop.settings.model_dump_json().encode())
+    hasher.update(getattr(loop.augment, "__name__", "none").encode())
+    state: dict[str, Any] = loop.model.state_dict()
+    for tensor in (loop.x, loop.y, *state.values()):
+        hasher.update(tensor.detach().contiguous().numpy().tobytes())
+    return hasher.hexdigest()
+
+
+@torch.no_grad()
+def _folded(module: nn.Module, x: Tensor) -> nn.Module:
+    folded = fold_batch_norm(module)
+    before, after = module(x), folded(x)
+    if not (after - before).abs().max() <= _SAME * before.abs().max():
+        raise ValueError(
+            "folding batch norm changed the module's scores; use fold=False, which freezes its "
+            "statistics instead"
+        )
+    return folded
