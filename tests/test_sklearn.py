@@ -370,7 +370,7 @@ def test_where_the_posterior_wins_its_drawn_network_predicts():
         random_state=3,
     ).fit(x, y)
     assert (model.predictor_, model.certificate_.kind.value) == ("drawn", "drawn")
-    assert model.certificate_.ledger["pac-bayes, disintegrated"] == pytest.approx(0.005)
+    assert model.certificate_.ledger["pac-bayes, disintegrated-fixed"] == pytest.approx(0.005)
     errors = (model.predict(x[20:]) != y[20:]).mean()
     assert errors < model.certificate_.bound
     fixed = PACBayesClassifier(**model.get_params() | {"predictor": "fixed"}).fit(x, y)

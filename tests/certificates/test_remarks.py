@@ -21,8 +21,8 @@ def test_every_group_counts_the_same():
 def test_a_bound_above_the_constant_answer_is_remarked_on():
     assert above_constant(0.0964, LABELS) == (
         "The certificate of 9.64 % is above the 6.00 % error of always answering 'no', the largest "
-        "class: certify the error on each class (per_class=), weight the classes, or give more "
-        "data."
+        "class: certify the error on each class (--per-class, per_class=), weight the classes, or "
+        "give more data."
     )
     assert above_constant(0.05, LABELS) is None
     assert above_constant(largest_class(LABELS)[1], LABELS) is None

@@ -651,3 +651,14 @@ def test_certify_per_class_and_the_usual_bound_near_a_learned_prior(run_cli, csv
     page = tmp_path / "page.html"
     assert run_cli("report", run, "--out", page)[0] == 0
     assert page.read_text().count("✓ all checks passed") == len(names)
+
+
+def test_a_certificate_above_the_error_of_a_constant_answer_is_remarked_on(run_cli, tmp_path):
+    x = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    np.savez(tmp_path / "rare.npz", x=x, y=np.arange(300) < 18)
+    run, rare = tmp_path / "run", tmp_path / "rare.npz"
+    assert run_cli("train", "--dataset", rare, "--out", run, *SMALL, "--quiet")[0] == 0
+    _, out, _ = run_cli("certify", run, "-T", 5)
+    assert "is above the 6.00 % error of always answering" in " ".join(out.split())
+    assert run_cli("report", run)[0] == 0
+    assert "is above the 6.00 % error of always answering" in (run / "report.html").read_text()

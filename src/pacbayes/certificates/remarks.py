@@ -54,6 +54,6 @@ def above_constant(bound: float, labels: Any, groups: Any = None) -> str | None:
         return None
     return (
         f"The certificate of {percent_up(bound)} is above the {100 * error:.2f} % error of always "
-        f"answering '{label}', the largest class: certify the error on each class (per_class=), "
-        "weight the classes, or give more data."
+        f"answering '{label}', the largest class: certify the error on each class (--per-class, "
+        "per_class=), weight the classes, or give more data."
     )

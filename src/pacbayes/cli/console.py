@@ -121,6 +121,8 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     c = certificate
     console.print(f"\nCertificate: at most {percent_up(c.bound)} error", style="bold", end="")
     console.print(" (vacuous: it says nothing)" if c.vacuous else "")
+    for remark_on_bound in c.remarks:
+        console.print(f"NOTE: {remark_on_bound}", style="bold")
     console.print(f"{sentence(c)}\n")
     console.print(_steps(c))
     console.print(_comparison(c, errors, run))

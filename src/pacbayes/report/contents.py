@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
+from pacbayes.data import Dataset
 from pacbayes.networks.gaussian import kl_by_part
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import log_ratios
@@ -17,6 +18,7 @@ from pacbayes.report.votes import Votes, analyse_votes
 from pacbayes.runs.folder import Run
 from pacbayes.runs.prediction import TestErrors
 from pacbayes.runs.record import RunRecord
+from pacbayes.runs.run import remarked
 from pacbayes.training.loop import Evaluation
 from pacbayes.verify import Finding, verify
 
@@ -68,7 +70,7 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
     return RunContents(
         folder=run.folder,
         record=run.record,
-        issued=tuple(_issued(run, network, path, file) for path in there),
+        issued=tuple(_remarked(_issued(run, network, path, file), data) for path in there),
         of_classes=tuple(_issued(run, network, path, file) for path in of_classes),
         errors=votes.errors,
         history=read_history(run.folder / "history.json"),
@@ -77,6 +79,10 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
         votes=votes,
         command=train_command(run.record, run.folder),
     )
+
+
+def _remarked(issued: IssuedCertificate, data: Dataset) -> IssuedCertificate:
+    return replace(issued, certificate=remarked(issued.certificate, data))
 
 
 def _parts(run: Run, network: Network, predictor: Predictor) -> dict[str, float]:

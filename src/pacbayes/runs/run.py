@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from pacbayes.bounds.ledger import below
@@ -16,6 +17,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import FORMAT, Certificate
 from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
+from pacbayes.certificates.remarks import above_constant
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
@@ -28,7 +30,7 @@ from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer, why_torch
 
-__all__ = ["certify_classes", "certify_run", "engine_note", "train_run"]
+__all__ = ["certify_classes", "certify_run", "engine_note", "remarked", "train_run"]
 
 
 def engine_note(run: Run, data: Dataset) -> str:
@@ -72,7 +74,13 @@ def certify_run(
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
     issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors)
-    return _saved(run, *issuer.issue(delta, *run.bound_set(data)))
+    return remarked(_saved(run, *issuer.issue(delta, *run.bound_set(data))), data)
+
+
+def remarked(certificate: Certificate, data: Dataset) -> Certificate:
+    """Return a certificate with what its reader should know."""
+    remark = above_constant(certificate.bound, np.array(data.classes)[data.y_train])
+    return certificate if remark is None else replace(certificate, remarks=(remark,))
 
 
 def certify_classes(

@@ -12,7 +12,7 @@ from torch import Tensor
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.certify import certify
-from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network
+from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.choices import Predictor
 from pacbayes.data.pipelines import fitted_before, is_searched
@@ -39,7 +39,8 @@ def certificate_or_warning(
         _check_origin(model)
         if len(own):
             check_split(x[own].numpy(), x[bound].numpy(), repeats=model.repeats)
-        issued = _certify(model, x[bound], y[bound], (as_they_came, y))
+        guess = prior_error(model.network_, x[own], y[own]) if len(own) else None
+        issued = _certify(model, x[bound], y[bound], (as_they_came, y), guess)
     except NoSampleError as error:
         advice = _INSIDE if isinstance(error, FittedError) else ""
         warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=3)
@@ -64,7 +65,9 @@ def _check_origin(model: Any) -> None:
         )
 
 
-def _certify(model: Any, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) -> Certificate:
+def _certify(
+    model: Any, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor], guess: float | None
+) -> Certificate:
     """Certify the predictor that a classifier was asked for, or the better of two."""
     own: dict[str, Any] = {"delta": model.delta, "priors": model.priors, "repeats": model.repeats}
     own["sample"] = sample
@@ -72,7 +75,7 @@ def _certify(model: Any, x: Tensor, y: Tensor, sample: tuple[Tensor, Tensor]) ->
     if model.predictor == "fixed":
         return certify_fixed(model.network_, x, y, **own)
     if model.predictor == "best" and model.predictor_ == "fixed":
-        return _named(certify_network(model.network_, x, y, **own)[0])
+        return _named(certify_network(model.network_, x, y, guess=guess, **own)[0])
     if model.predictor_ == "drawn":
         return _named(certify_drawn(model.network_, x, y, **own)[0])
     # By Markov's inequality, first-order covers a vote of any number of fresh draws.

@@ -67,6 +67,7 @@ def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
             class_="claim",
         ),
         _vacuous() if c.vacuous else Html(),
+        *(element("p", remark, class_="fails") for remark in c.remarks),
         element("p", sentence(c)),
         _verdict(issued),
         _chart(c, contents),
