@@ -28,6 +28,7 @@ from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.certified.candidates import named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, Chosen, Task, choose
+from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_batches, check_origin, check_rows
 from pacbayes.certified.splitting import Fraction, split_off
@@ -99,6 +100,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         candidates_: all fitted classifiers, by name.
         weights_: of a vote, by name.
         bound_set_: indices of the bound set.
+        evidence_: what the certificates were counted from; `save` writes it.
         classes_, n_features_in_, feature_names_in_: as usual; the set of classes counts as known
             beforehand.
 
@@ -227,6 +229,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.estimator_, self.chosen_ = chosen.estimator, chosen.name
         self.candidates_ = chosen.fitted
         self.bound_set_ = task.split.bound
+        self.evidence_ = evidence_of(chosen, task)
         self.certificate_: HeldOutCertificate | None = chosen.certificate
         self.certificates_ = chosen.certificates
         if self.choose == "vote":
