@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,21 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         check_is_fitted(self, "threshold_")
         answered: Array = self.predict_proba(X).max(axis=1) >= self.threshold_
         return answered
+
+    def save(self, folder: str | Path, X: Any = None) -> None:
+        """Write the fitted classifier, its certificates and their evidence to a folder.
+
+        `pacbayes.load` returns it, and the commands certify, verify, predict, report and export
+        take the folder. Nothing in it is executed when it is loaded.
+
+        Args:
+            folder: a new or empty folder, or one of an earlier `save`, which is replaced.
+            X: the examples given to `fit`, to be stored as well, so that `verify --full` can
+                predict them again without another file.
+        """
+        from pacbayes.certified.folder import save_classifier
+
+        save_classifier(self, Path(folder), X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.certified.splitting import Fraction
 from pacbayes.certified.tables import Layout, features_sha256
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Evidence:
     """
 
     seed: int
-    fraction: float | str
+    fraction: Fraction
     rows: Array
     labels: Array
     groups: Array | None

@@ -35,7 +35,7 @@ def as_bytes(state: dict[str, Any]) -> bytes:
     try:
         content: bytes = skops.io.dumps(state, compression=ZIP_DEFLATED)
     except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
-        raise ValueError(f"a candidate cannot be stored without pickle ({error})") from error
+        raise ValueError(f"a candidate cannot be stored as plain data ({error})") from error
     return content
 
 

@@ -30,6 +30,7 @@ class Layout(BaseModel):
         kinds: what each column holds.
         names: of the columns; None if they are known by position.
         types: numpy types of a data frame's columns; None if the table was an array.
+        label, dropped: columns of the file that are not features, if the table came from one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +38,8 @@ class Layout(BaseModel):
     kinds: tuple[Kind, ...]
     names: tuple[str, ...] | None = None
     types: tuple[str, ...] | None = None
+    label: str | None = None
+    dropped: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, X: Any) -> Layout | None:
@@ -55,11 +58,11 @@ class Layout(BaseModel):
         Columns are matched by name, or by position if the classifier knows no names. Numbers are
         in float64.
         """
-        names = self.names
+        names, label = self.names, label or self.label
         if names is None:
             names, label = _by_position(column_names(path, label), len(self.kinds), label, path)
         kinds = dict(zip(names, self.kinds, strict=True))
-        frame = read_frame(path, label=label, kinds=kinds, dtype=np.float64)
+        frame = read_frame(path, label=label, kinds=kinds, drop=self.dropped, dtype=np.float64)
         columns = [_values(column, kinds[column.name]) for column in frame.columns]
         labels = None if frame.label is None else frame.label.texts().tolist()
         return (_array(columns) if self.types is None else self._data_frame(columns)), labels
