@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.certificates.certify import certify
     from pacbayes.certified.classifier import CertifiedClassifier
-    from pacbayes.certified.loading import load
     from pacbayes.certified.predictor import certify_predictor
+    from pacbayes.certified.saved.loading import load
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
@@ -36,7 +36,7 @@ _HOMES = {
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
     "certified.classifier": ("CertifiedClassifier",),
-    "certified.loading": ("load",),
+    "certified.saved.loading": ("load",),
     "certified.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),

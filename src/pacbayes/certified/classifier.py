@@ -217,7 +217,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             X: the examples given to `fit`, to be stored as well, so that `verify --full` can
                 predict them again without another file.
         """
-        from pacbayes.certified.folder import save_classifier
+        from pacbayes.certified.saved.folder import save_classifier
 
         save_classifier(self, Path(folder), X)
 

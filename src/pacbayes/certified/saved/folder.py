@@ -22,9 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 from pacbayes.certified.candidates import MEAN, MeanOfProbabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import ANSWERED, UNANSWERED, class_claim, part_of
-from pacbayes.certified.data_file import check_same, table_bytes
 from pacbayes.certified.evidence import Evidence
-from pacbayes.certified.record import (
+from pacbayes.certified.saved.data_file import check_same, table_bytes
+from pacbayes.certified.saved.record import (
     CERTIFICATE,
     EVIDENCE,
     FOLDER_FILES,
@@ -35,7 +35,7 @@ from pacbayes.certified.record import (
     read_certificates,
     read_record,
 )
-from pacbayes.certified.storing import as_bytes, from_bytes, unknown_types
+from pacbayes.certified.saved.storing import as_bytes, from_bytes, unknown_types
 from pacbayes.certified.votes import WeightedVote
 from pacbayes.files import (
     DamagedFileError,

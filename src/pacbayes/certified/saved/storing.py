@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile
 
-from pacbayes.certified.trees import all_closed
+from pacbayes.certified.saved.trees import all_closed
 from pacbayes.extras import require
 from pacbayes.files import DamagedFileError
 

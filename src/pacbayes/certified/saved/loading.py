@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pacbayes.certified.folder import load_classifier
-from pacbayes.certified.kinds import kind_of
+from pacbayes.certified.saved.folder import load_classifier
+from pacbayes.certified.saved.kinds import kind_of
 
 __all__ = ["load"]
 
