@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pacbayes.certificates.certify import certify
     from pacbayes.certified.classifier import CertifiedClassifier
     from pacbayes.certified.predictor import certify_predictor
+    from pacbayes.certified.saved.loading import load
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
@@ -35,6 +36,7 @@ _HOMES = {
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
     "certified.classifier": ("CertifiedClassifier",),
+    "certified.saved.loading": ("load",),
     "certified.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),
@@ -75,6 +77,7 @@ __all__ = [
     "kl",
     "kl_inverse",
     "learn_prior",
+    "load",
     "majority_vote",
     "mcallester",
     "predict_randomised",

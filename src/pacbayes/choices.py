@@ -11,6 +11,7 @@ __all__ = [
     "Engine",
     "Estimator",
     "Format",
+    "Model",
     "MonteCarlo",
     "Objective",
     "Predictor",
@@ -29,6 +30,7 @@ Estimator = Literal[
     "reinforce-per-example",
 ]
 Format = Literal["onnx", "torch"]
+Model = Literal["network", "boosting", "forest", "linear", "best"]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
 MonteCarlo = Literal["kl-chernoff", "stratified-bernstein"]

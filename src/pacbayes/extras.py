@@ -11,6 +11,7 @@ EXTRAS = {
     "cluster": ("distributed",),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "tensorboard": ("tensorboard",),
+    "models": ("skops",),
 }
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,10 +20,12 @@ from torch import Tensor
 
 __all__ = [
     "DamagedFileError",
+    "check_replaceable",
     "file_sha256",
     "load_json",
     "load_record",
     "load_tensors",
+    "new_folder",
     "save_json",
     "save_tensors",
     "tensors_sha256",
@@ -116,6 +121,41 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def new_folder(folder: Path, own: Collection[str]) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of `folder` in the end, or not at all.
+
+    Args:
+        own: patterns of the files that an earlier folder may have; one with others is refused.
+    """
+    check_replaceable(folder, own)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        yield building
+        building.chmod(0o777 & ~_umask())
+        if folder.exists():
+            aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+            os.replace(folder, aside)
+            os.replace(building, folder)
+            shutil.rmtree(aside)
+        else:
+            os.replace(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def check_replaceable(folder: Path, own: Collection[str]) -> None:
+    """Raise ValueError if a folder has files of others, which must not be replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; give a folder")
+    there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if foreign := [name for name in there if not any(fnmatch(name, p) for p in own)]:
+        raise ValueError(
+            f"{folder} has other files ({', '.join(foreign[:3])}); choose an empty or a new folder"
+        )
 
 
 def file_sha256(path: Path) -> str:

@@ -29,7 +29,7 @@ from pacbayes.certified.claims import (
 from pacbayes.certified.losses import Loss, of_units
 from pacbayes.certified.predictor import labels_of
 from pacbayes.certified.splitting import Split
-from pacbayes.certified.votes import WeightedVote, best_vote
+from pacbayes.certified.votes import WeightedVote, best_vote, vote_of
 from pacbayes.data.pipelines import refuse_fitted_state
 
 __all__ = ["Choice", "Chosen", "Task", "choose"]
@@ -68,16 +68,26 @@ class Task:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The chosen classifier, fitted, with its certificates."""
+    """The chosen classifier, fitted, with its certificates.
+
+    Attributes:
+        predicted: what every candidate answers on the bound set, by name.
+        shares, claims: how δ was shared among candidates and their claims.
+        answers: which examples of the bound set are answered, if some may not be.
+    """
 
     name: str
     estimator: Any
     fitted: dict[str, Any]
     certificate: HeldOutCertificate
     certificates: dict[str, HeldOutCertificate]
+    predicted: dict[str, Array]
+    shares: dict[str, float]
+    claims: tuple[str, ...]
     weights: dict[str, float] = field(default_factory=dict)
     of_classes: dict[Any, HeldOutCertificate] = field(default_factory=dict)
     threshold: float = 0.0
+    answers: Array | None = None
     answered: HeldOutCertificate | None = None
     unanswered: HeldOutCertificate | None = None
 
@@ -128,12 +138,16 @@ def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
     X, y, groups = task.part(task.split.bound)
     names, given = list(fitted), task.settings["shares"]
     given = None if task.settings["choose"] == "cross-validation" else given
-    ledger = share_out(task.settings["delta"], names, shares(names, given), _claims(task))
+    parts, claims = shares(names, given), _claims(task)
+    ledger = share_out(task.settings["delta"], names, parts, claims)
     there = BoundSet(y, groups, task.loss, ledger, task.split)
     predicted = {name: labels_of(model.predict, X, len(y)) for name, model in fitted.items()}
     issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
     best = min(names, key=lambda name: issued[name].bound)
-    chosen = Chosen(best, fitted[best], fitted, issued[best], issued)
+    spent = dict(zip(names, parts, strict=True))
+    chosen = Chosen(
+        best, fitted[best], fitted, issued[best], issued, predicted, spent, tuple(claims)
+    )
     if task.settings["per_class"]:
         classes = {c: there.on_class(best, predicted[best], c) for c in task.classes}
         chosen = replace(chosen, of_classes=classes)
@@ -160,6 +174,7 @@ def _abstaining(task: Task, chosen: Chosen, there: BoundSet, predicted: Array, X
     return replace(
         chosen,
         threshold=threshold,
+        answers=answers,
         answered=there.answered(chosen.name, predicted, answers),
         unanswered=there.unanswered(chosen.name, answers),
     )
@@ -192,15 +207,32 @@ def _vote(task: Task) -> Chosen:
             raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
     fitted = _fitted(task, task.candidates)
     X, y, groups = task.part(task.split.bound)
-    wrong = np.array([labels_of(m.predict, X, len(y)) != y for m in fitted.values()])
+    predicted = {name: labels_of(m.predict, X, len(y)) for name, m in fitted.items()}
+    wrong = np.array([labels != y for labels in predicted.values()])
     prior = shares(list(fitted), task.settings["shares"])
     ledger = share_out(task.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
-    votes = {t: best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES}
-    best = min(votes.values(), key=lambda vote: vote.bound)
+    best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
+               key=lambda vote: vote.bound)  # fmt: skip
     model = WeightedVote(list(fitted.values()), best.weights, task.classes)
     there = BoundSet(y, groups, task.loss, ledger, task.split)
-    issued = {t: replace(there.overall(t, model.predict(X)), bound=v.bound, theorem=t, kl=v.kl,
-                         predictor=f"weighted vote of {len(fitted)} candidates")
-              for t, v in votes.items()}  # fmt: skip
-    weights = dict(zip(fitted, best.weights.tolist(), strict=True))
-    return Chosen("vote", model, fitted, issued[best.theorem], issued, weights)
+    issued = {}
+    for t in _VOTES:  # both hold for all weights at once
+        vote = vote_of(wrong, groups, prior, ledger[t], t)(best.weights)
+        issued[t] = replace(
+            there.overall(t, model.predict(X)),
+            bound=vote.bound,
+            theorem=t,
+            kl=vote.kl,
+            predictor=f"weighted vote of {len(fitted)} candidates",
+        )
+    return Chosen(
+        name="vote",
+        estimator=model,
+        fitted=fitted,
+        certificate=issued[best.theorem],
+        certificates=issued,
+        predicted=predicted,
+        shares=dict(zip(fitted, prior, strict=True)),
+        claims=(OVERALL,),
+        weights=dict(zip(fitted, best.weights.tolist(), strict=True)),
+    )

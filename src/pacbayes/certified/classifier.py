@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.certified.candidates import named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, Chosen, Task, choose
+from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_batches, check_origin, check_rows
 from pacbayes.certified.splitting import Fraction, split_off
@@ -99,6 +101,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         candidates_: all fitted classifiers, by name.
         weights_: of a vote, by name.
         bound_set_: indices of the bound set.
+        evidence_: what the certificates were counted from; `save` writes it.
         classes_, n_features_in_, feature_names_in_: as usual; the set of classes counts as known
             beforehand.
 
@@ -203,6 +206,21 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         answered: Array = self.predict_proba(X).max(axis=1) >= self.threshold_
         return answered
 
+    def save(self, folder: str | Path, X: Any = None) -> None:
+        """Write the fitted classifier, its certificates and their evidence to a folder.
+
+        `pacbayes.load` returns it, and the commands certify, verify, predict, report and export
+        take the folder. Nothing in it is executed when it is loaded.
+
+        Args:
+            folder: a new or empty folder, or one of an earlier `save`, which is replaced.
+            X: the examples given to `fit`, to be stored as well, so that `verify --full` can
+                predict them again without another file.
+        """
+        from pacbayes.certified.saved.folder import save_classifier
+
+        save_classifier(self, Path(folder), X)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         candidates = named(self.estimator, self.candidates, 0).values()
@@ -227,6 +245,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.estimator_, self.chosen_ = chosen.estimator, chosen.name
         self.candidates_ = chosen.fitted
         self.bound_set_ = task.split.bound
+        self.evidence_ = evidence_of(chosen, task)
         self.certificate_: HeldOutCertificate | None = chosen.certificate
         self.certificates_ = chosen.certificates
         if self.choose == "vote":

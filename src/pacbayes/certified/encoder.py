@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["TableEncoder", "columns_of", "is_missing"]
+__all__ = ["TableEncoder", "columns_of", "is_missing", "is_numeric"]
 
 Array = NDArray[Any]
 _MISSING = "missing"
@@ -98,6 +98,11 @@ def is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, Real) and value != value
+
+
+def is_numeric(column: Array) -> bool:
+    """Return whether a column holds numbers, booleans, dates or missing values alone."""
+    return _numbers(column) is not None
 
 
 def _numbers(column: Array) -> Array | None:

@@ -14,7 +14,7 @@ from scipy.special import rel_entr, softmax
 from pacbayes import bounds
 from pacbayes.bounds.domain import upward
 
-__all__ = ["Vote", "WeightedVote", "best_vote"]
+__all__ = ["Vote", "WeightedVote", "best_vote", "vote_of"]
 
 Array = NDArray[Any]
 _ROUNDING = 2.0**-40  # above the relative rounding error of sums over candidates and examples
@@ -44,14 +44,26 @@ def best_vote(
 ) -> Vote:
     """Minimise a bound of the vote over its weights; it holds for all weights at once.
 
-    first-order bounds 2·P(a candidate drawn from ρ errs), and tandem bounds 4·P(two candidates
-    drawn from ρ err together). For finitely many candidates both are exact sums.
-
     Args:
         wrong: whether each candidate errs on each example of the bound set, (m, n).
         groups: label of each example's group; each group counts as one unit.
         prior: π, the candidates' shares, which sum to at most 1.
         theorem: first-order or tandem.
+    """
+    vote, pi = vote_of(wrong, groups, prior, delta, theorem), np.asarray(prior)
+    starts = [np.log(pi), *(np.log(pi) + 4.0 * np.eye(len(pi)))]
+    found = [minimize(lambda z: vote(softmax(z)).bound, z, method="Nelder-Mead").x for z in starts]
+    corners = [*np.eye(len(pi)), pi / pi.sum()]
+    return min((vote(rho) for rho in [*map(softmax, found), *corners]), key=lambda v: v.bound)
+
+
+def vote_of(
+    wrong: Array, groups: Array | None, prior: Sequence[float], delta: float, theorem: str
+) -> Callable[[Array], Vote]:
+    """Return the function that bounds the vote with given weights.
+
+    first-order bounds 2·P(a candidate drawn from ρ errs), and tandem bounds 4·P(two candidates
+    drawn from ρ err together). For finitely many candidates both are exact sums.
     """
     errors, (weight, n) = np.asarray(wrong, np.float64), _weights(groups, np.shape(wrong)[1])
     together, alone = (errors * weight) @ errors.T, errors @ weight
@@ -68,10 +80,7 @@ def best_vote(
         kl = max(0.0, float(rel_entr(rho, pi).sum()) * (1 + _ROUNDING) + 1e-12)
         return Vote(rho, bound(risk, upward(kl), n, delta), theorem, risk, kl)
 
-    starts = [np.log(pi), *(np.log(pi) + 4.0 * np.eye(len(pi)))]
-    found = [minimize(lambda z: vote(softmax(z)).bound, z, method="Nelder-Mead").x for z in starts]
-    corners = [*np.eye(len(pi)), pi / pi.sum()]
-    return min((vote(rho) for rho in [*map(softmax, found), *corners]), key=lambda v: v.bound)
+    return vote
 
 
 def _weights(groups: Array | None, count: int) -> tuple[Array, int]:

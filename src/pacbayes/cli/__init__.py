@@ -18,6 +18,7 @@ from pacbayes.cli.errors import one_line
 from pacbayes.cli.export import export
 from pacbayes.cli.help import Command, Group
 from pacbayes.cli.info import info
+from pacbayes.cli.kinds import by_kind
 from pacbayes.cli.plan import plan
 from pacbayes.cli.plot import plot
 from pacbayes.cli.predict import predict
@@ -57,7 +58,7 @@ for heading, commands in {
     "The paper and this machine": (reproduce, bench, info),
 }.items():
     for command in commands:
-        app.command(cls=Command, rich_help_panel=heading)(command)
+        app.command(cls=Command, rich_help_panel=heading)(by_kind(command))
 
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _NOBODY_READS = 141  # exit code after a broken pipe, as in `pacbayes … | head`

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pacbayes.runs import Run
     from pacbayes.runs.prediction import Prediction
 
-__all__ = ["predict"]
+__all__ = ["harmless", "predict", "write"]
 
 
 def predict(
@@ -73,9 +73,9 @@ def predict(
         _check_out(out, opened, data, ".json" if as_json else ".csv")
     prediction = runs.predict(opened, data, method, samples=samples, seed=seed, label=label)
     if as_json:
-        _write(json.dumps(asdict(prediction)) + "\n", out)
+        write(json.dumps(asdict(prediction)) + "\n", out)
     else:
-        _write(_as_csv(prediction), out)
+        write(_as_csv(prediction), out)
         _describe(prediction, out)
         console.remark(f"Took {console.took(started)}.{_doubt(opened, run, method)}")
 
@@ -100,7 +100,7 @@ def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
         raise ValueError(f"--out {out} would overwrite an input; choose another file")
 
 
-def _write(text: str, out: Path | None) -> None:
+def write(text: str, out: Path | None) -> None:
     """Write a text to a file, or print it."""
     from pacbayes.files import write_atomically
 

@@ -9,7 +9,7 @@ import typer
 
 from pacbayes.cli.options import DataFile, TestFile, Threads, check_folder_of, set_threads
 
-__all__ = ["report"]
+__all__ = ["report", "shown"]
 
 
 def report(
@@ -43,6 +43,11 @@ def report(
 
     with console.waiting("verifying the certificates and predicting the test set"):
         write(folder, page, data=data, test_data=test_data)
+    shown(page, show=show)
+
+
+def shown(page: Path, *, show: bool) -> None:
+    """Name the page that was written, and open it if asked to."""
     print(f"{page}\nNext: open it in a browser, or send it; it is self-contained.")
     if show:
         import webbrowser

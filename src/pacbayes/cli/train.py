@@ -16,6 +16,7 @@ from pacbayes.choices import (
     Augmentation,
     Engine,
     Estimator,
+    Model,
     Objective,
     Protocol,
 )
@@ -51,6 +52,13 @@ _steps = partial(typer.Option, rich_help_panel="Optimisation")
 
 def train(
     out: Annotated[Path, _run(help="Run folder; an unfinished run in it is resumed.")],
+    model: Annotated[
+        Model,
+        _run(
+            help="A stochastic network; or a scikit-learn model with a certificate: gradient "
+            "boosting, a forest, a linear model, or the best of these and their mean."
+        ),
+    ] = "network",
     protocol: Annotated[
         Protocol, _run(help="Default settings, which the other options change.")
     ] = "fast",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pacbayes.verify import Finding
 
-__all__ = ["verify"]
+__all__ = ["show_checks", "verify"]
 
 
 def verify(
@@ -69,7 +69,7 @@ def verify(
         found = [list(check(path)) for path in paths]
         _print_json(list(chain(*found)))
     else:
-        found = [_show_checks(check(path), path.name if paths[1:] else None) for path in paths]
+        found = [show_checks(check(path), path.name if paths[1:] else None) for path in paths]
         _conclude(found, paths, started)
     if not _hold(chain(*found)):
         raise typer.Exit(1)
@@ -97,7 +97,7 @@ def _learned_again(run: Path, data: Path | None) -> dict[str, NDArray[np.float32
     return prior
 
 
-def _show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]:
+def show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]:
     """Print each check of a certificate as soon as it is known, and return them all."""
     if name is not None:
         print(f"{name}:")

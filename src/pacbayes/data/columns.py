@@ -63,8 +63,8 @@ class Builder:
 
     def _refuse_infinite(self, cells: pa.Array, row: int, start: int) -> None:
         raise DataError(
-            f"{self._at(start + row)}: {str(cells[row].as_py()).strip()!r} is not a finite float32 "
-            "number; correct it, or leave it empty if it is missing"
+            f"{self._at(start + row)}: {str(cells[row].as_py()).strip()!r} is not a finite "
+            f"{self.room.dtype} number; correct it, or leave it empty if it is missing"
         )
 
     def _add_texts(self, cells: pa.Array, start: int) -> None:

@@ -30,8 +30,8 @@ class Column:
     """One column of a table.
 
     Attributes:
-        values: numbers in float32 with NaN where one is missing, (n,); for the other kinds,
-            indices into `categories` in int32, −1 where the value is missing.
+        values: numbers, float32 unless asked otherwise, NaN where one is missing, (n,); for the
+            other kinds, indices into `categories` in int32, −1 where the value is missing.
         categories: the different values, sorted; a boolean column has `false` and `true`.
     """
 

@@ -18,7 +18,7 @@ from pacbayes.data.frame import Column, Frame, Kind
 from pacbayes.data.text_file import open_text
 from pacbayes.spelling import did_you_mean
 
-__all__ = ["Wanted", "build", "read_frame"]
+__all__ = ["Wanted", "build", "column_names", "read_frame"]
 
 
 def read_frame(
@@ -28,6 +28,7 @@ def read_frame(
     drop: Collection[str] = (),
     categorical: Collection[str] = (),
     kinds: Mapping[str, Kind] | None = None,
+    dtype: type[np.floating[Any]] = np.float32,
 ) -> Frame:
     """Read a CSV file (also gzip), a Parquet file or a data frame.
 
@@ -41,6 +42,7 @@ def read_frame(
         categorical: columns of categories that may look like numbers.
         kinds: features of the training set (`Frame.kinds` or `Encoding.kinds`). The source then
             needs the same columns, in any order, and may lack the label.
+        dtype: of the numbers; float64 for models that compute with it.
 
     Raises:
         DataError: the source cannot be read, or a column cannot be used.
@@ -56,10 +58,16 @@ def read_frame(
         wanted = _same_columns(opened, kinds, {*drop, *([target] if target else [])})
     place = {name: i for i, name in enumerate(opened.names)}
     features = [Wanted(place[name], name, kind) for name, kind in wanted.items()]
-    _, frame = build(opened, features, None if target is None else Wanted(place[target], target))
+    labels = None if target is None else Wanted(place[target], target)
+    _, frame = build(opened, features, labels, dtype)
     for column in () if opened.headless or kinds is not None else frame.columns:
         _check_header(opened, column)
     return frame
+
+
+def column_names(source: Any, label: str | None = None) -> tuple[str, ...]:
+    """Return the names of all columns of a source; their positions if it has no header."""
+    return _open(source, set() if label is None else {label}, label).names
 
 
 @dataclass(frozen=True)
@@ -71,12 +79,17 @@ class Wanted:
     kind: Kind | None = None
 
 
-def build(opened: Opened, features: list[Wanted], label: Wanted | None) -> tuple[Floats, Frame]:
+def build(
+    opened: Opened,
+    features: list[Wanted],
+    label: Wanted | None,
+    dtype: type[np.floating[Any]] = np.float32,
+) -> tuple[Floats, Frame]:
     """Read columns; return the numbers as a matrix, (n, d), and the same as a frame.
 
     Columns of the matrix that belong to texts are undefined.
     """
-    room = np.empty((opened.most, len(features)), np.float32)
+    room: Floats = np.empty((opened.most, len(features)), dtype)
 
     def builder(wanted: Wanted, own: Floats, kind: Kind | None) -> Builder:
         return Builder(opened.where, wanted.name, opened.first, own, kind)

@@ -1,0 +1,1 @@
+"""Classifiers in folders: saved and loaded as plain data, and checked without running them."""

@@ -1,0 +1,217 @@
+"""A certified classifier on disk: plain numbers for `verify`, and models that run no code.
+
+run.json              what was fitted, how δ was shared, hashes of the other files, versions
+certificate.json      all certificates; missing if they were withheld
+evidence.safetensors  the split, labels, groups, and every candidate's predictions on the bound set
+models.skops          the fitted candidates, as plain data
+data.npz, .parquet    the features, if they were given to `save`
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from pacbayes.certified.candidates import MEAN, MeanOfProbabilities
+from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certified.claims import ANSWERED, UNANSWERED, class_claim, part_of
+from pacbayes.certified.evidence import Evidence
+from pacbayes.certified.saved.data_file import check_same, table_bytes
+from pacbayes.certified.saved.record import (
+    CERTIFICATE,
+    EVIDENCE,
+    FOLDER_FILES,
+    KIND,
+    MODELS,
+    RUN,
+    ClassifierRecord,
+    read_certificates,
+    read_record,
+)
+from pacbayes.certified.saved.storing import as_bytes, from_bytes, unknown_types
+from pacbayes.certified.votes import WeightedVote
+from pacbayes.files import (
+    DamagedFileError,
+    file_sha256,
+    load_tensors,
+    new_folder,
+    save_json,
+    save_tensors,
+    write_atomically,
+)
+from pacbayes.runs.versions import versions
+
+if TYPE_CHECKING:
+    from pacbayes.certified.classifier import CertifiedClassifier
+
+__all__ = ["issue", "load_classifier", "save_classifier"]
+
+_VERSIONS = ("scikit-learn", "numpy", "scipy", "skops")
+
+
+def save_classifier(
+    model: CertifiedClassifier, folder: Path, X: Any = None, *, source: str | None = None
+) -> None:
+    """Write a fitted classifier to a folder, all of it or nothing.
+
+    Args:
+        X: the features that it was fitted to, to be stored too.
+        source: the file or data set that they came from.
+    """
+    check_is_fitted(model)
+    content = as_bytes(_state(model))
+    if unknown := unknown_types(content):
+        warnings.warn(
+            f"{', '.join(unknown)} is not among the types that load trusts; load the classifier "
+            f"with pacbayes.load(folder, trusted={unknown!r})",
+            UserWarning,
+            stacklevel=3,
+        )
+    copies = {}
+    if X is not None:
+        check_same(X, model.evidence_.x_sha256)
+        copies = table_bytes(X, model.evidence_.layout)
+    with new_folder(folder, FOLDER_FILES) as building:
+        for name, data in ({MODELS: content} | copies).items():
+            write_atomically(building / name, data)
+        tensors = {k: torch.from_numpy(v.copy()) for k, v in model.evidence_.tensors().items()}
+        save_tensors(building / EVIDENCE, tensors)
+        files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
+        save_json(building / RUN, _record(model, files, source).model_dump(mode="json"))
+        if model.certificate_ is not None:
+            issue(building, model.certificate_.part, _all_certificates(model))
+
+
+def issue(folder: Path, chosen: str, certificates: Sequence[HeldOutCertificate]) -> None:
+    """Write certificate.json, which names the run.json it belongs to."""
+    record = {
+        "kind": KIND,
+        "format": 1,
+        "run_sha256": file_sha256(folder / RUN),
+        "chosen": chosen,
+        "certificates": {c.part: c.as_dict() for c in certificates},
+    }
+    save_json(folder / CERTIFICATE, record)
+
+
+def _state(model: CertifiedClassifier) -> dict[str, Any]:
+    names = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
+    return {
+        "parameters": model.get_params(deep=False),
+        "candidates": {k: v for k, v in model.candidates_.items() if k != MEAN},
+        "attributes": {name: getattr(model, name) for name in names if hasattr(model, name)},
+    }
+
+
+def _record(
+    model: CertifiedClassifier, files: dict[str, str], source: str | None
+) -> ClassifierRecord:
+    e = model.evidence_
+    costs = None if model.costs is None else tuple(tuple(map(float, row)) for row in model.costs)
+    return ClassifierRecord(
+        classes=tuple(map(str, model.classes_)),
+        n=len(e.labels),
+        seed=e.seed,
+        fraction=e.fraction,
+        grouped=e.groups is not None,
+        choose=model.choose,
+        chosen=model.chosen_,
+        shares=e.shares,
+        claims=e.claims,
+        costs=costs,
+        repeats=model.repeats,
+        x_sha256=e.x_sha256,
+        layout=e.layout,
+        source=source,
+        files=files,
+        versions=versions() | {name: version(name) for name in _VERSIONS},
+    )
+
+
+def _all_certificates(model: CertifiedClassifier) -> list[HeldOutCertificate]:
+    found = [*model.certificates_.values(), *getattr(model, "class_certificates_", {}).values()]
+    rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
+    return found + [certificate for certificate in rest if certificate is not None]
+
+
+def load_classifier(folder: Path, trusted: Sequence[str] = ()) -> CertifiedClassifier:
+    """Return the classifier that a folder holds, with the same predictions and certificates.
+
+    Args:
+        trusted: types of your own in its candidates, by name; loading them may execute their code.
+    """
+    from pacbayes.certified.classifier import CertifiedClassifier
+
+    record = read_record(folder)
+    for name, sha256 in record.files.items():
+        _check_file(folder / name, sha256)
+    state = from_bytes((folder / MODELS).read_bytes(), trusted, str(folder / MODELS))
+    try:
+        model = CertifiedClassifier(**state["parameters"])
+        for name, value in state["attributes"].items():
+            setattr(model, name, value)
+        _restore(model, record, state["candidates"], folder)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise DamagedFileError(f"{folder / MODELS} is damaged: {error!r}") from error
+    return model
+
+
+def _check_file(path: Path, sha256: str) -> None:
+    if not path.is_file():
+        raise DamagedFileError(f"{path} is missing; restore it from a copy")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise DamagedFileError(f"{path} is damaged: its hash is not the one in {RUN}")
+
+
+def _restore(
+    model: CertifiedClassifier, record: ClassifierRecord, fitted: dict[str, Any], folder: Path
+) -> None:
+    """Set what `fit` sets, from the models, the evidence and the certificates."""
+    if MEAN in record.shares:
+        fitted = fitted | {MEAN: MeanOfProbabilities(list(fitted.values()), model.classes_)}
+    model.candidates_, model.chosen_ = fitted, record.chosen
+    model.evidence_ = evidence = read_evidence(folder, record)
+    model.bound_set_ = evidence.rows
+    if evidence.weights is None:
+        model.estimator_ = fitted[record.chosen]
+    else:
+        model.weights_ = dict(zip(fitted, evidence.weights.tolist(), strict=True))
+        members = list(fitted.values())
+        model.estimator_ = WeightedVote(members, evidence.weights, model.classes_)
+    part, issued = read_certificates(folder) or (None, {})
+    model.certificate_ = None if part is None else issued[part]
+    names = ("first-order", "tandem") if record.choose == "vote" else tuple(record.shares)
+    model.certificates_ = {name: issued[name] for name in names if name in issued}
+    if model.per_class:
+        of = {label: part_of(record.chosen, class_claim(label)) for label in model.classes_}
+        found = {k: issued[p] for k, p in of.items()} if issued else None
+        setattr(model, "class_certificates_", found)  # noqa: B010
+    if model.target_error is not None:
+        for name in (ANSWERED, UNANSWERED):
+            setattr(model, f"{name}_certificate_", issued.get(part_of(record.chosen, name)))
+
+
+def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
+    """Return the evidence in a folder."""
+    arrays = {k: tensor.numpy() for k, tensor in load_tensors(folder / EVIDENCE)[0].items()}
+    return Evidence(
+        seed=record.seed,
+        fraction=record.fraction,
+        rows=arrays["rows"],
+        labels=arrays["labels"],
+        groups=arrays.get("groups"),
+        predictions=dict(zip(record.shares, arrays["predictions"], strict=True)),
+        shares=record.shares,
+        claims=record.claims,
+        answers=arrays.get("answers"),
+        weights=arrays.get("weights"),
+        x_sha256=record.x_sha256,
+        layout=record.layout,
+    )

@@ -1,0 +1,114 @@
+"""Predict the bound set again with the stored models, and compare with what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+from pacbayes.certified.evidence import places
+from pacbayes.certified.origin import check_rows
+from pacbayes.certified.saved.checking import check_classifier, recount
+from pacbayes.certified.saved.data_file import load_copy
+from pacbayes.certified.saved.folder import load_classifier
+from pacbayes.certified.saved.record import ClassifierRecord, read_record
+from pacbayes.certified.saved.statements import Issued, Run, read, read_arrays
+from pacbayes.certified.tables import Layout, features_sha256
+from pacbayes.data import NAMES
+from pacbayes.data import load as load_data
+from pacbayes.data.sample import NoSampleError
+from pacbayes.verify import Finding
+
+__all__ = ["features_of", "verify_classifier"]
+
+Array = NDArray[Any]
+
+
+def verify_classifier(
+    folder: Path, *, full: bool = False, data: Path | None = None, trusted: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """Check all certificates of a saved classifier.
+
+    Args:
+        full: also load the models, as plain data of trusted types, and predict the bound set again.
+        data: file with the examples, if they are neither in the folder nor where they were.
+        trusted: types of your own that loading may execute.
+    """
+    found = []
+    for finding in check_classifier(folder, full=full):
+        yield finding
+        found.append(finding)
+    if full and all(finding.holds for finding in found):  # only then is the folder what was saved
+        yield from _replayed(folder, data, trusted)
+
+
+def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterator[Finding]:
+    record = read_record(folder)
+    X, labels = features_of(folder, record, data)
+    evidence = read_arrays(folder / "evidence.safetensors")
+    same = features_sha256(X) == record.x_sha256
+    detail = record.x_sha256 if same else "these are not the features that the models were given"
+    yield Finding("hash of the features", same, detail)
+    if not same:
+        return
+    if labels is not None:
+        equal = [record.classes[i] for i in evidence["labels"]] == labels
+        yield Finding("labels", equal, f"{len(labels)} compared with the data")
+    yield _sample(X, evidence["labels"], record)
+    model = load_classifier(folder, trusted)
+    there = _safe_indexing(X, evidence["rows"])
+    answers = [places(np.asarray(m.predict(there)), model.classes_)
+               for m in model.candidates_.values()]  # fmt: skip
+    again = {"predictions": np.stack(answers)}
+    again |= {"answers": model.answers(there)} if "answers" in evidence else {}
+    changed = {name: int((array != evidence[name]).sum()) for name, array in again.items()}
+    total = sum(array.size for array in again.values())
+    detail = f"{sum(changed.values())} of {total} differ"
+    if any(changed.values()):  # as on another machine; their losses decide
+        detail += ", so losses are counted again"
+    yield Finding("predictions made again", True, detail)
+    if any(changed.values()):
+        run, issued = read(folder / "run.json", Run), read(folder / "certificate.json", Issued)
+        yield from recount(run, issued, evidence | again)
+
+
+def _sample(X: Any, labels: Array, record: ClassifierRecord) -> Finding:
+    try:
+        check_rows(X, labels, repeats=record.repeats)
+    except NoSampleError as error:
+        return Finding("examples", False, str(error))
+    return Finding("examples", True, "nothing speaks against independence")
+
+
+def features_of(
+    folder: Path, record: ClassifierRecord, data: Path | None = None
+) -> tuple[Any, list[str] | None]:
+    """Return the features that a classifier was fitted to, and the labels if they come with them.
+
+    They are read from `data`, or from the copy in the folder, or from where they were.
+    """
+    if data is not None:
+        return _from(str(data), record.layout)
+    copy = load_copy(folder, record.layout)
+    if copy is not None:
+        return copy, None
+    if record.source is None:
+        raise ValueError(
+            f"{folder} has no copy of the data; give them with --data, or save the classifier with "
+            "save(folder, X)"
+        )
+    named = record.source in NAMES
+    return _from(record.source if named else str(folder / record.source), record.layout)
+
+
+def _from(source: str, layout: Layout | None) -> tuple[Any, list[str] | None]:
+    if source in NAMES or source.endswith(".npz"):
+        found = load_data(source)
+        return found.x_train.astype(np.float64), [found.classes[i] for i in found.y_train]
+    if layout is None:
+        raise ValueError("the classifier was not fitted to a table; save it with save(folder, X)")
+    return layout.read(Path(source))

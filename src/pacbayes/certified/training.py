@@ -1,0 +1,143 @@
+"""Fit and save a classifier of a file or a named data set, as the command line does."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes.certified.candidates import default_candidates
+from pacbayes.certified.classifier import CertifiedClassifier
+from pacbayes.certified.saved.folder import save_classifier
+from pacbayes.certified.saved.record import FOLDER_FILES
+from pacbayes.certified.tables import Layout, table_of
+from pacbayes.choices import Model
+from pacbayes.data import NAMES, DataError
+from pacbayes.data import load as load_data
+from pacbayes.data.reading import read_frame
+from pacbayes.extras import require
+from pacbayes.files import check_replaceable, save_json
+
+__all__ = ["Examples", "FittedModel", "candidates_of", "read_examples", "train_model"]
+
+Array = NDArray[Any]
+_CANDIDATES = {
+    "boosting": "gradient boosting",
+    "forest": "random forest",
+    "linear": "logistic regression",
+}
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Features and labels of a table, and of a test table if there is one.
+
+    Attributes:
+        layout: the columns, so that later files are read alike.
+        groups: label of each example's group.
+    """
+
+    x: Array
+    y: Array
+    layout: Layout | None
+    test: tuple[Any, Array] | None = None
+    groups: Array | None = None
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A classifier that was fitted and saved.
+
+    Attributes:
+        remarks: warnings of fitting.
+        test_error, test_size: on the test examples, if there are any.
+    """
+
+    model: CertifiedClassifier
+    remarks: tuple[str, ...]
+    test_error: float | None
+    test_size: int
+
+
+def candidates_of(model: Model, seed: int) -> dict[str, Any] | None:
+    """Return the candidates of a model by name; None for the default ones."""
+    if model == "best":
+        return None
+    return {(name := _CANDIDATES[model]): default_candidates(seed)[name]}
+
+
+def read_examples(
+    dataset: str,
+    *,
+    label: str | None = None,
+    test: Path | None = None,
+    drop: Collection[str] = (),
+    categorical: Collection[str] = (),
+) -> Examples:
+    """Read a CSV, Parquet or .npz file, or a named data set, with numbers in float64."""
+    if dataset in NAMES or dataset.endswith(".npz"):
+        data = load_data(dataset, test=test, label=label)
+        names = np.array(data.classes)
+        there = data.x_test.astype(np.float64), names[data.y_test]
+        x, y = data.x_train.astype(np.float64), names[data.y_train]
+        return Examples(x, y, None, there if len(there[1]) else None)
+    frame = read_frame(dataset, label=label, drop=drop, categorical=categorical, dtype=np.float64)
+    assert frame.label is not None
+    kinds = tuple(frame.kinds.values())
+    layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=tuple(drop))
+    y = frame.label.texts()
+    examples = Examples(table_of(frame), y, layout)
+    if test is None:
+        return examples
+    x, labels = layout.read(test)
+    if labels is None:
+        raise DataError(f"{test}: no column {layout.label!r}, which has the labels")
+    return replace(examples, test=(x, np.array(labels)))
+
+
+def train_model(
+    out: Path,
+    model: Model,
+    examples: Examples,
+    source: str,
+    *,
+    seed: int = 0,
+    delta: float = 0.05,
+    repeats: bool = False,
+) -> FittedModel:
+    """Fit a classifier, certify it, and save it in a folder with its test error.
+
+    Args:
+        model: boosting, forest, linear, or the best of them and a neural network.
+        source: the file or data set that the examples came from.
+    """
+    check_folder(out)
+    classifier = CertifiedClassifier(
+        candidates=candidates_of(model, seed), delta=delta, repeats=repeats, random_state=seed
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        classifier.fit(examples.x, examples.y, examples.groups)
+    if examples.layout is not None:
+        classifier.evidence_ = replace(classifier.evidence_, layout=examples.layout)
+    place = source if source in NAMES else os.path.relpath(source, out)
+    save_classifier(classifier, out, source=place)
+    error, size = None, 0
+    if examples.test is not None:
+        x, y = examples.test
+        error, size = float((classifier.predict(x) != y).mean()), len(y)
+        save_json(out / "test.json", {"error": error, "n": size})
+    remarks = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    return FittedModel(classifier, remarks, error, size)
+
+
+def check_folder(out: Path) -> None:
+    """Raise ValueError, before anything is fitted, if the result could not be saved."""
+    require("models", "--model")
+    check_replaceable(out, FOLDER_FILES)

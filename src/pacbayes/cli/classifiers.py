@@ -1,0 +1,141 @@
+"""The commands on the folder of a saved classifier."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from pacbayes.choices import Format
+from pacbayes.cli.options import check_folder_of
+
+if TYPE_CHECKING:
+    from pacbayes.certified.saved.predicting import FilePrediction
+    from pacbayes.verify import Finding
+
+__all__ = ["certify", "export", "predict", "report", "verify"]
+
+
+def certify(run: Path, delta: float, as_json: bool) -> None:
+    """Issue the certificates again from the recorded predictions, at another δ if wanted."""
+    from pacbayes.certified.saved.issuing import issue_again
+    from pacbayes.cli import console
+
+    certificate = issue_again(run, delta)
+    if as_json:
+        print(json.dumps(certificate.as_dict()))
+        return
+    print(f"Certificate: {certificate}")
+    print("Assumptions, which no file can show:")
+    for assumption in certificate.assumptions:
+        print(f"- {assumption}")
+    print(f"Written to {run / 'certificate.json'}")
+    console.remark(
+        "Predictor, candidates and shares stay as they were: another choice would not be paid for. "
+        f"δ must be chosen in advance. Next: {console.command('verify', run)}"
+    )
+
+
+def verify(certificate: Path, full: bool, data: Path | None, as_json: bool) -> None:
+    """Check all certificates of the folder; exit code 1 means that a check failed."""
+    started = time.monotonic()
+    from pacbayes.certified.saved.replaying import verify_classifier
+    from pacbayes.cli.verify import show_checks
+
+    folder = certificate if certificate.is_dir() else certificate.parent
+    if data is not None and not full:
+        raise ValueError("--data has no effect without --full, which predicts the data again")
+    checks = verify_classifier(folder, full=full, data=data)
+    if as_json:
+        found = list(checks)
+        holds = all(finding.holds for finding in found)
+        print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
+    else:
+        found = show_checks(checks, None)
+        _conclude(found, folder, started, full=full)
+    if not all(finding.holds for finding in found):
+        raise typer.Exit(1)
+
+
+def _conclude(found: list[Finding], folder: Path, started: float, *, full: bool) -> None:
+    from pacbayes.certified.saved.record import read_certificates
+    from pacbayes.cli import console
+
+    count = sum(not finding.word for finding in found)
+    if not all(finding.holds for finding in found):
+        print("The certificate does NOT hold.", flush=True)
+        console.remark(f"{count} checks, {console.took(started)}.")
+        return
+    part, issued = read_certificates(folder) or ("", {})
+    said = "" if full else " (recorded predictions taken as claimed; use --full to make them again)"
+    print(f"Verified: {issued[part]}{said}.", flush=True)
+    took = f"{count} checks, {console.took(started)}."
+    console.remark(f"{took} Next: {console.command('predict', folder, 'DATA')}")
+
+
+def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: bool) -> None:
+    """Predict labels with the certified predictor; columns are matched by name."""
+    from pacbayes.certified.saved.predicting import predict_file
+    from pacbayes.cli import console
+    from pacbayes.cli.predict import write
+
+    if out is not None:
+        _check_out(out, run, data, ".json" if as_json else ".csv")
+    prediction = predict_file(run, data, label)
+    write(json.dumps(asdict(prediction)) + "\n" if as_json else _as_csv(prediction), out)
+    if as_json:
+        return
+    console.remark(f"{len(prediction.labels)} predictions by {prediction.predictor}")
+    if prediction.error is not None:
+        whom = "rows that it answers" if prediction.answered else "labels given"
+        console.remark(f"error on the {whom}: {100 * prediction.error:.2f} %")
+    if out is not None:
+        console.remark(f"written to {out}")
+
+
+def _check_out(out: Path, run: Path, data: str, suffix: str) -> None:
+    if out.suffix != suffix:
+        raise ValueError(f"--out must be a {suffix} file, got {out}")
+    if out.resolve() in [path.resolve() for path in (Path(data), *run.iterdir())]:
+        raise ValueError(f"--out {out} would overwrite an input; choose another file")
+
+
+def _as_csv(prediction: FilePrediction) -> str:
+    from pacbayes.cli.predict import harmless
+
+    columns = {"label": [harmless(label) for label in prediction.labels]}
+    if prediction.answered is not None:
+        columns["answered"] = ["true" if answer else "false" for answer in prediction.answered]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return buffer.getvalue()
+
+
+def report(folder: Path, out: Path | None, show: bool) -> None:
+    """Write one HTML page about the classifier."""
+    from pacbayes.cli.report import shown
+    from pacbayes.report.classifier_page import write_classifier_page
+
+    page = folder / "report.html" if out is None else out
+    if page.suffix not in (".html", ".htm"):
+        raise ValueError(f"--out must be an .html file, got {page.name!r}")
+    check_folder_of(out)
+    write_classifier_page(folder, page)
+    shown(page, show=show)
+
+
+def export(run: Path, format: Format, out: Path) -> None:
+    """Explain why there is no such file yet."""
+    raise ValueError(
+        f"{run}: a classifier of scikit-learn cannot be exported as {format} to the letter "
+        "(converters round features to float32, and know no gradient boosting of this version), so "
+        "the certificate would not cover the file; use pacbayes predict or pacbayes.load"
+    )
