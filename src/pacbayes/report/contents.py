@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
+from pacbayes.data.encoding import Encoding
 from pacbayes.networks.gaussian import kl_by_part
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import log_ratios
@@ -51,6 +52,7 @@ class RunContents:
     movements: tuple[LayerMovement, ...]
     votes: Votes
     command: str
+    encoding: Encoding | None = None  # of the columns of a table
 
 
 def collect(run: Run, file: Path | None = None, test: Path | None = None) -> RunContents:
@@ -76,6 +78,7 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
         movements=layer_movements(network),
         votes=votes,
         command=train_command(run.record, run.folder),
+        encoding=data.encoding,
     )
 
 
