@@ -37,13 +37,14 @@ def by_kind(command: Command) -> Command:
             folder = Path(values[next(iter(parameters))])
             other, whom, module = _is_classifier(folder), f"{folder}, a classifier", _FOLDERS[name]
         if not other:
-            return command(**values)
+            command(**values)
+            return
         function = getattr(import_module(module), name)
         wanted = inspect.signature(function).parameters
         for key, value in values.items():
             if key not in wanted and value != parameters[key].default:
                 raise ValueError(f"{_option(key)} has no effect on {whom}; leave it out")
-        return function(**{key: values[key] for key in wanted})
+        function(**{key: values[key] for key in wanted})
 
     return chosen
 
