@@ -43,9 +43,9 @@ def write(path: Path, rows: int) -> str:
 
 def with_pacbayes(path: Path) -> Array:
     """Read with the library."""
-    from pacbayes.data import read_table
+    from pacbayes.data import load
 
-    return read_table(path).x
+    return load(str(path)).x_train
 
 
 def with_csv(path: Path) -> Array:

@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from pacbayes.data import DataSource
+from pacbayes.data import Dataset, DataSource
+from pacbayes.data.frame import Frame
+from pacbayes.data.refitting import features, plain, refit
 from pacbayes.data.sample import NoSampleError, check_sample, check_split
 from pacbayes.enclosures import (
     THEOREMS,
@@ -43,8 +45,10 @@ __all__ = ["Finding", "certificates_in", "verify"]
 
 _BITS = 128  # precision of the interval arithmetic
 _CLOSE = 1e-9  # scores that differ by less are a tie, and a tie is an error
+_FITTED = "features.json, fitted to the prior's part alone"
 _COUNTED, _RESAMPLED = "errors counted", "risk of the same draws"
 Array = NDArray[Any]
+Rows = Array | Frame  # examples as they came
 Weights = dict[str, Array]
 Shapes = dict[str, tuple[int, ...]]
 Laws = tuple[Weights, Weights]  # prior, posterior
@@ -80,6 +84,7 @@ class _Hashes(_Record):
     posterior_sha256: str
     data_sha256: str
     split_sha256: str | None = None
+    features_sha256: str | None = None
     drawn_sha256: str | None = None
 
 
@@ -130,6 +135,7 @@ class _Data(_Record):
     features: int = Field(ge=1)
     classes: tuple[str, ...] = Field(min_length=2)
     split_sha256: str | None = None
+    features_sha256: str | None = None
 
 
 class _Settings(_Record):
@@ -198,18 +204,22 @@ def verify(
     laws = _tensors(folder / "prior.safetensors"), _tensors(folder / "posterior.safetensors")
     yield from _files(c, run, folder)
     yield _ledger(c, run.settings, len(run.data.classes))
-    x, y, classes, found = _load(run.data, folder, data)
+    rows, y, classes, found = _load(run.data, folder, data)
     claimed = c.provenance.data_sha256
     yield _equal("hash of the data", found, certificate=claimed, run=run.data.train_sha256)
-    index, finding = _split(c, run, folder, len(x))
+    index, finding = _split(c, run, folder, len(rows))
     counted, sizes = _counted_examples(c, run, y, index)
     names = _equal("classes", classes, run=run.data.classes)
     weights = _network(run, *laws)
     yield from (finding, sizes, names, weights)
     if not (sizes.holds and names.holds and weights.holds):
         return  # the rest cannot be computed
-    yield _sample(run.settings, x, y, index)
-    yield from _words(c, run, again=prior is not None)
+    x, fitted, finding = _features(c, run, folder, rows, index)
+    yield finding
+    if x.shape[1] != run.data.features:
+        return
+    yield _sample(run.settings, rows, y, index)
+    yield from _words(c, run, again=prior is not None, fitted=fitted)
     if "guess" in c.parameters:
         own = np.setdiff1d(np.arange(len(x)), index)
         yield _guess(c, run, laws[0], (x[own], y[own]))
@@ -281,11 +291,46 @@ def _sha256(path: Path) -> str:
 
 def _load(
     data: _Data, folder: Path, moved: Path | None
-) -> tuple[Array, Array, tuple[str, ...], str]:
+) -> tuple[Rows, Array, tuple[str, ...], str]:
     """Return the training examples, their class indices, the classes' names, and a hash."""
     source = data.source.located(folder)
-    loaded = (replace(source, test=None).moved(moved, None) if moved else source).load()
-    return loaded.x_train, loaded.y_train, loaded.classes, loaded.train_sha256
+    loaded = (replace(source, test=None).moved(moved, None) if moved else source).read()
+    rows = loaded.x_train if isinstance(loaded, Dataset) else loaded.train
+    return rows, loaded.y_train, loaded.classes, loaded.train_sha256
+
+
+def _features(
+    c: _Claim, run: _Run, folder: Path, rows: Rows, index: Array
+) -> tuple[Array, bool, Finding]:
+    """Return the features of all examples, and whether they were fitted to the prior's rows.
+
+    Those of a table are computed from its rows alone, and features.json must say the same.
+    """
+    claimed, certified = run.data.features_sha256, c.provenance.features_sha256
+    must = {"certificate and run.json name different features": claimed == certified}
+    if not isinstance(rows, Frame):
+        must["features.json is for tables"] = claimed is None
+        return rows, False, _finding("features", "as they are in the data", must)
+    codes, own = plain(rows), np.setdiff1d(np.arange(len(rows)), index)
+    detail, fitted = "the columns as they are", False
+    if claimed is not None:
+        stored = _columns(folder / "features.json")
+        fitted = stored != codes and len(own) > 0
+        codes = refit(rows, own) if fitted else codes
+        sha256 = _sha256(folder / "features.json")
+        must["features.json is not the one that was certified"] = sha256 == claimed
+        must["features.json is not what the prior's rows determine"] = stored == codes
+        detail = f"constants fitted to the prior's {len(own)} rows again" if fitted else detail
+    return features(rows, codes), fitted, _finding("features", detail, must)
+
+
+def _columns(path: Path) -> Any:
+    """Return the columns in features.json."""
+    try:
+        found = json.loads(_existing(path).read_bytes(), object_pairs_hook=_no_key_twice)
+        return found["columns"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _files(c: _Claim, run: _Run, folder: Path) -> Iterator[Finding]:
@@ -324,24 +369,27 @@ def _ledger(c: _Claim, settings: _Settings, classes: int) -> Finding:
     return _finding("δ ledger", detail, must)
 
 
-def _sample(s: _Settings, x: Array, y: Array, index: Array) -> Finding:
+def _sample(s: _Settings, rows: Rows, y: Array, index: Array) -> Finding:
     """Check that examples do not visibly depend on each other, or features on the bound set."""
-    own = np.setdiff1d(np.arange(len(x)), index)
+    own = np.setdiff1d(np.arange(len(y)), index)
+    both = (rows.as_numbers(), rows.continuous()) if isinstance(rows, Frame) else (rows, rows)
+    raw, smooth = both
     try:
-        remarks = check_sample(x, y, repeats=s.repeats)
-        remarks += check_split(x[own], x[index], repeats=s.repeats) if len(own) else []
+        remarks = check_sample(raw, y, repeats=s.repeats)
+        remarks += check_split(smooth[own], smooth[index], repeats=s.repeats) if len(own) else []
     except NoSampleError as error:
         return Finding("examples", False, str(error))
     return Finding("examples", True, "; ".join(remarks) or "nothing speaks against independence")
 
 
-def _words(c: _Claim, run: _Run, *, again: bool) -> Iterator[Finding]:
+def _words(c: _Claim, run: _Run, *, again: bool, fitted: bool) -> Iterator[Finding]:
     """Check that the assumptions are those of the run, and list them as the issuer's word."""
     s, learned = run.settings, run.settings.prior_fraction > 0
     seed = {"split_seed" if learned else "prior_seed": s.seed}
     source = run.data.source
     removed = {"deduplicated": True} if source.deduplicate else {}
-    expected = {"data": source.name, "repeats": s.repeats, **seed, **removed}
+    seen = {"preprocessing": _FITTED} if fitted else {}
+    expected = {"data": source.name, "repeats": s.repeats, **seed, **removed, **seen}
     given = {name: value for name, value in c.assumptions.items() if value is not None}
     yield _equal("assumptions", expected, certificate=given)
     words = {

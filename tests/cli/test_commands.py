@@ -267,7 +267,15 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/none.csv"), "no such file"),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "{tmp}/nan.csv"),
-            "row 4, column 0: 'nan' is not a finite float32 number",
+            "row 4, column '0': 'inf' is not a finite float32 number",
+        ),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "{tmp}/gap.csv", "--prior-fraction", "0"),
+            "column '0' has missing values, whose encoding must not be fitted to the bound set",
+        ),
+        (
+            ("train", "--out", "{tmp}/r", "--dataset", "{tmp}/gap.csv", "--drop", "5"),
+            "no column '5'; the columns are 0, 1",
         ),
         (("train", "--out", "{tmp}/r", "--dataset", "{tmp}/one.csv"), "1 different values"),
         (("train", "--out", "{tmp}/file/r", "--dataset", "digits"), "file"),
@@ -338,7 +346,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
             ("train", "--out", "{tmp}/r", "--test-data", "a.csv"),
             "--test-data, or test=, is for",
         ),
-        (("train", "--out", "{tmp}/r", "--label", "y"), "--label, or label=, is for a .csv file"),
+        (("train", "--out", "{tmp}/r", "--label", "y"), "--label, or label=, is for a table"),
         (("train", "--out", "{tmp}/r", "--fallback", "digit"), "did you mean 'digits'?"),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "digits", "--data-folder", "x"),
@@ -374,8 +382,9 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     run_cli, tmp_path, arguments, message
 ):
     (tmp_path / "file").write_text("not a folder")
-    rows = [f"{'nan' if i == 3 else i},{i % 2}" for i in range(10)]
-    (tmp_path / "nan.csv").write_text("\n".join(rows))
+    for name, cell in (("nan", "inf"), ("gap", "nan")):
+        rows = [f"{cell if i == 3 else i},{i % 2}" for i in range(40)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows))
     (tmp_path / "header.csv").write_text("0,1,y\n" + "1,2,a\n" * 20)
     (tmp_path / "one.csv").write_text("\n".join(f"{i},{1}" for i in range(10)))
     code, out, err = run_cli(*(a.format(tmp=tmp_path) for a in arguments))
@@ -478,7 +487,7 @@ def test_wrong_width_at_prediction(run_cli, csv, tmp_path):
     (tmp_path / "wide.csv").write_text("1,2,3,4,5,6\n")
     code, _, err = run_cli("predict", tmp_path / "run", tmp_path / "wide.csv")
     assert code == 2
-    assert "5 features, but the network takes 3" in err
+    assert "6 columns, but the training set has 3 features (0, 1, 2)" in err
 
 
 def test_help_and_version(run_cli):
@@ -524,16 +533,20 @@ def test_predictions_as_json_can_go_to_a_file_and_unknown_labels_are_refused(
     assert "'medium' is not among big, small" in err
 
 
-def test_columns_in_another_order_are_refused(run_cli, tmp_path):
-    rows = [f"{i % 2},{i % 3},{'ab'[i % 2]}" for i in range(60)]
-    for name, header in (("one", "u,v,class"), ("other", "v,u,class")):
-        (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows]))
+def test_columns_in_another_order_are_found_by_name(run_cli, tmp_path):
+    one = [f"{i % 2},{i % 3},{'ab'[i % 2]}" for i in range(60)]
+    other = [f"{i % 3},{i},{'ab'[i % 2]},{i % 2}" for i in range(60)]
+    (tmp_path / "one.csv").write_text("\n".join(["u,v,class", *one]))
+    (tmp_path / "other.csv").write_text("\n".join(["v,id,class,u", *other]))
+    (tmp_path / "less.csv").write_text("v,class\n1,a\n")
     arguments = ("train", "--dataset", tmp_path / "one.csv", "--out", tmp_path / "run")
     assert run_cli(*arguments, "--repeats", *SMALL)[0] == 0
-    assert run_cli("predict", tmp_path / "run", tmp_path / "one.csv")[0] == 0
-    code, _, err = run_cli("predict", tmp_path / "run", tmp_path / "other.csv")
-    assert code == 2
-    assert "column 'v' where the training set has 'u'" in err
+    code, out, err = run_cli("predict", tmp_path / "run", tmp_path / "one.csv")
+    assert (code, "error on the labels" in err) == (0, True)
+    code, again, err = run_cli("predict", tmp_path / "run", tmp_path / "other.csv")
+    assert (code, again, "error on the labels" in err) == (0, out, True)
+    code, _, err = run_cli("predict", tmp_path / "run", tmp_path / "less.csv")
+    assert (code, "column 'u' of the training set is missing" in err) == (2, True)
 
 
 def test_what_the_system_refuses_is_said_in_one_line(run_cli, csv, tmp_path):

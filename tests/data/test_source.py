@@ -25,8 +25,11 @@ def test_own_files_with_a_test_part(tmp_path):
     test.write_text("1,1,cow\n")
     with pytest.raises(DataError, match="'cow' is not among cat, dog"):
         load(str(train), test=test)
-    test.write_text("1,dog\n")
-    with pytest.raises(DataError, match="test examples have 1 features"):
+    test.write_text("1,dog\n2,cat\n")
+    with pytest.raises(DataError, match="'cat' is not a number, but the column has numbers"):
+        load(str(train), test=test)
+    test.write_text("1,2,3,dog\n")
+    with pytest.raises(DataError, match=r"4 columns, but the training set has 2 features \(0, 1\)"):
         load(str(train), test=test)
 
 
@@ -62,9 +65,12 @@ def test_too_few_examples_no_labels_and_unknown_names(tmp_path):
     ("source", "message"),
     [
         (DataSource("mnst"), "no data set 'mnst'; did you mean 'mnist'"),
-        (DataSource("mnist", test="t.csv"), "test=, is for your own .* file, not for mnist"),
-        (DataSource("mnist", label="y"), "label=, is for a .csv file, not for mnist"),
-        (DataSource("a.npz", label="y"), "label=, is for a .csv file, not for a.npz"),
+        (DataSource("mnist", test="t.csv"), "test=, is for your own file, not for mnist"),
+        (DataSource("mnist", label="y"), "label=, is for a table .*, not for mnist"),
+        (DataSource("a.npz", label="y"), "label=, is for a table .*, not for a.npz"),
+        (DataSource("a.npz", drop=("u",)), "--drop, or drop=, is for a table .*, not for a.npz"),
+        (DataSource("digits", categorical=("u",)), "--categorical, .* not for digits; leave"),
+        (DataSource("a.npz", group="u"), "--group, or group=, is for a table .*, not for a.npz"),
         (DataSource("digits", folder="f"), "--data-folder.* not for digits; leave it out"),
         (DataSource("ten-digits", folder="f"), "--data-folder.* not for ten-digits; leave it out"),
         (DataSource("a.csv", folder="f"), "--data-folder.* not for a.csv; leave it out"),
@@ -84,6 +90,8 @@ def test_arguments_without_effect_are_refused(source, message):
         DataSource("binary-fashion-mnist", folder="f"),
         DataSource("a.csv", test="b.csv", label="y"),
         DataSource("a.npz", test="b.npz"),
+        DataSource("a.csv.gz", label="y", drop=("id",), categorical=("zip",), group="patient"),
+        DataSource("A.PARQUET", label="y"),
     ],
 )
 def test_arguments_that_go_together_are_accepted(source):

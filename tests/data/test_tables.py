@@ -1,77 +1,132 @@
-"""Your own files of examples, and everything that can be wrong with them."""
+"""Tables before and after features are computed: one hash, copies, and refusals."""
+
+import gzip
+import hashlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from pacbayes.data import DataError, check_names, read_table
+from pacbayes.data import DataError, DataSource, Tables, load
+from pacbayes.data.frame import Kind
+
+
+def mixed(n=120):
+    rng = np.random.default_rng(0)
+    lines = ["id,age,smoker,town,y"]
+    for i in range(n):
+        age = "" if i % 9 == 4 else f"{rng.normal(50, 9):.3f}"
+        town = ["Ulm", "Bonn", "NA", "Köln"][rng.integers(4)]
+        lines.append(f"p{i},{age},{'yes' if i % 2 else 'no'},{town},{'ab'[i % 3 == 0]}")
+    return "\n".join(lines) + "\n"
 
 
 def write(tmp_path, text, name="data.csv"):
     path = tmp_path / name
-    path.write_text(text)
-    return path
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
 
 
-def test_npz_flattens_images_and_may_lack_labels(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.arange(12).reshape(3, 2, 2), y=np.array([0, 1, 0]))
-    table = read_table(tmp_path / "a.npz")
-    assert table.x.shape == (3, 4)
-    assert table.labels.tolist() == [0, 1, 0]
-    np.savez(tmp_path / "b.npz", x=np.zeros((3, 2)))
-    assert read_table(tmp_path / "b.npz").labels is None
+def test_tables_of_numbers_have_the_hash_they_always_had(tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    y = np.arange(20) % 2
+    rows = [",".join(map(repr, row.tolist())) + f",{'ab'[k]}" for row, k in zip(x, y, strict=True)]
+    want = hashlib.sha256(x.tobytes() + y.astype("<i8").tobytes()).hexdigest()
+    for header in ([], ["u,v,w,y"]):
+        source = DataSource(write(tmp_path, "\n".join([*header, *rows])))
+        assert source.read().train_sha256 == source.load().train_sha256 == want
+        assert source.read().fitted(range(10)).train_sha256 == want
+        assert source.load().x_train.tobytes() == x.tobytes()
 
 
-def test_other_names_or_another_order_are_refused():
-    check_names(("u", "v"), ("u", "v"), "here")
-    check_names(None, ("u", "v"), "here")
-    with pytest.raises(DataError, match="here: column 'v' where the training set has 'u'"):
-        check_names(("v", "u"), ("u", "v"), "here")
+def test_a_table_is_the_same_in_any_file(tmp_path):
+    text = mixed()
+    columns = [line.split(",") for line in text.splitlines()]
+    names, cells = columns[0], list(zip(*columns[1:], strict=True))
+    arrow = pa.table(dict(zip(names, map(list, cells), strict=True)))
+    parquet.write_table(arrow, tmp_path / "a.parquet")
+    files = {
+        "a.csv": text,
+        "b.tsv": text.replace(",", "\t"),
+        "c.csv": text.replace(",", ";"),
+        "d.csv.gz": gzip.compress(text.encode()),
+        "e.TSV.GZ": gzip.compress(text.replace(",", "\t").encode()),
+    }
+    paths = [write(tmp_path, content, name) for name, content in files.items()]
+    read = [DataSource(path, drop=("id",)).read() for path in (*paths, tmp_path / "a.parquet")]
+    assert {tables.train_sha256 for tables in read} == {read[0].train_sha256}
+    assert read[0].train.kinds == {
+        "age": Kind.NUMBER, "smoker": Kind.BOOLEAN, "town": Kind.CATEGORY
+    }  # fmt: skip
+    assert read[0].classes == ("a", "b")
 
 
-def test_a_column_taken_for_labels_is_named_where_the_width_is_wrong(tmp_path):
-    with pytest.raises(DataError, match="2 features, but the network takes 5; the last column was"):
-        read_table(write(tmp_path, "1,2,3\n4,5,6\n"), width=5)
+def test_features_are_fitted_to_some_rows_alone(tmp_path):
+    tables = DataSource(write(tmp_path, mixed()), drop=("id",)).read()
+    assert isinstance(tables, Tables)
+    data = tables.fitted(range(60))
+    names = ("age", "age is missing", "smoker", "town=Bonn", "town=Köln", "town=Ulm")
+    assert data.names == (*names, "town is missing")
+    assert data.x_train.shape == (120, 7)
+    ages = data.x_train[:60, 0].astype(float)
+    assert abs(ages.mean()) < 1e-6
+    assert abs(ages.std() - 1) < 1e-6
+    assert data.train_sha256 == tables.train_sha256 != data.rows.take(range(119)).sha256
+    with pytest.raises(DataError, match=r"data\.csv: column 'age' has missing values, whose"):
+        tables.plain()
 
 
-def test_bad_npz_is_refused(tmp_path):
-    path = tmp_path / "a.npz"
-    for arrays, message in [
-        ({"z": np.zeros(2)}, "no array named x"),
-        ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, r"y must have shape \(3,\)"),
-        ({"x": np.array([["a", "b"]])}, "must hold numbers"),
-        ({"x": np.zeros((0, 2))}, "no examples"),
-        ({"x": np.array(3.0)}, "no examples"),
-        ({"x": np.array([[1.0, np.nan]])}, "nan in example 0, feature 1"),
-    ]:
-        np.savez(path, **arrays)
-        with pytest.raises(DataError, match=message):
-            read_table(path)
-    np.save(tmp_path / "array.npy", np.zeros((3, 2)))
-    for content in (b"not a zip", b"", (tmp_path / "array.npy").read_bytes()):
-        path.write_bytes(content)
-        with pytest.raises(DataError, match="not a readable"):
-            read_table(path)
+def test_test_examples_are_encoded_alike_whatever_the_order_of_columns(tmp_path):
+    train = write(tmp_path, mixed())
+    test = write(tmp_path, "town,y,smoker,age\nUlm,a,yes,50\nRome,b,,\n", "test.csv")
+    tables = DataSource(train, test=test, drop=("id",)).read()
+    data = tables.fitted(range(100))
+    assert data.y_test.tolist() == [0, 1]
+    assert data.x_test[:, 1:].tolist() == [[0, 1, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0]]
 
 
-def test_pickled_objects_are_never_opened(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.array([{"evil": 1}], dtype=object))
-    with pytest.raises(DataError, match="not a readable"):
-        read_table(tmp_path / "a.npz")
+def test_copies_are_found_among_rows_as_they_are(tmp_path):
+    rows = mixed().splitlines()
+    path = write(tmp_path, "\n".join([*rows, *rows[3:6]]))
+    assert len(DataSource(path).read()) == 123
+    once = DataSource(path, deduplicate=True).read()
+    assert len(once) == len(once.y_train) == 120
+    raw = once.train.as_numbers()
+    assert np.isfinite(raw).all()
+    assert len(np.unique(raw, axis=0)) == 120
 
 
-def test_wrong_width_suffix_path_and_column_are_named(tmp_path):
-    path = write(tmp_path, "1,2,a\n3,4,b\n")
-    with pytest.raises(DataError, match="2 features, but the network takes 5"):
-        read_table(path, width=5)
-    with pytest.raises(DataError, match="no column 'age'"):
-        read_table(path, label="age")
-    with pytest.raises(DataError, match="no such file"):
-        read_table(tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r"need a \.npz or \.csv"):
-        read_table(write(tmp_path, "1", "data.txt"))
+def test_a_missing_number_is_not_its_mean(tmp_path):
+    path = write(tmp_path, "u,v,y\n" + "1,5,a\n3,5,a\n2,5,a\n,5,a\n" + "7,8,b\n9,8,b\n" * 4)
+    raw = DataSource(path).read().train.as_numbers()
+    assert raw[3].tolist() != raw[2].tolist()
 
 
-def test_a_folder_is_not_a_file(tmp_path):
-    (tmp_path / "a.csv").mkdir()
-    with pytest.raises(DataError, match="a folder, not a file"):
-        read_table(tmp_path / "a.csv")
+def test_columns_that_are_dropped_or_declared_are_recorded(tmp_path):
+    text = mixed().replace("Ulm", "7").replace("Bonn", "8").replace("Köln", "9")
+    path = write(tmp_path, text)
+    source = DataSource(path, drop=("id", "age"), categorical=("town",))
+    assert source.read().train.kinds == {"smoker": Kind.BOOLEAN, "town": Kind.CATEGORY}
+    assert str(source) == f"{path}, drop id, age, categorical town"
+    with pytest.raises(DataError, match="no column 'idd'; did you mean 'id'"):
+        DataSource(path, drop=("idd",)).read()
+    with pytest.raises(DataError, match=r"'id' has a different text in every row.*--drop id"):
+        DataSource(path).read()
+
+
+def test_arrays_and_tables_can_test_each_other(tmp_path):
+    x, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+    np.savez(tmp_path / "a.npz", x=x, y=y)
+    table = write(tmp_path, "u,v,y\n" + "".join(f"{i},{i + 1},{i % 2}\n" for i in range(10)))
+    data = load(str(tmp_path / "a.npz"), test=table)
+    assert data.x_test[3].tolist() == [3, 4]
+    data = load(table, test=tmp_path / "a.npz")
+    assert (data.x_test[3].tolist(), data.y_test.tolist()) == ([6, 7], y.tolist())
+
+
+def test_plain_columns_are_not_filled_in(tmp_path):
+    train = write(tmp_path, "u,v,y\n" + "".join(f"{i},yes,{i % 2}\n" for i in range(10)))
+    test = write(tmp_path, "u,v,y\n1,no,0\n2,,1\n", "test.csv")
+    with pytest.raises(DataError, match=r"example 1 .*: column 'v' is missing, which it never was"):
+        load(train, test=test)

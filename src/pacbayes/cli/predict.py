@@ -29,7 +29,7 @@ def predict(
         str,
         typer.Argument(
             metavar="DATA",
-            help="A .npz or .csv file, or the name of a data set (its test part).",
+            help="A .csv, .tsv, .parquet or .npz file, or the name of a data set (its test part).",
             autocompletion=completion.datasets,
         ),
     ],

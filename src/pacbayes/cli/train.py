@@ -34,7 +34,7 @@ from pacbayes.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pacbayes.data import Dataset, DataSource
+    from pacbayes.data import Dataset, DataSource, Tables
     from pacbayes.runs import Run
     from pacbayes.runs.several import Follow
     from pacbayes.settings import Settings
@@ -70,14 +70,22 @@ def train(
     dataset: Annotated[
         str,
         _data(
-            help="mnist, binary-mnist, digits, … or a .npz or .csv file.",
+            help="mnist, digits, … or your file: .csv, .tsv (also .gz), .parquet or .npz.",
             autocompletion=completion.datasets,
         ),
     ] = "binary-mnist",
     data_folder: Annotated[Path | None, _data(help="Folder with IDX files.")] = None,
     test_data: Annotated[Path | None, _data(help="Test file for your own data.")] = None,
     label: Annotated[
-        str | None, _data(help="Label column of a CSV file.  [default: the last]")
+        str | None, _data(help="Label column of a table.  [default: the last]")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        _data(metavar="COLUMN", help="Column of a table to leave out; may be repeated."),
+    ] = None,
+    categorical: Annotated[
+        list[str] | None,
+        _data(metavar="COLUMN", help="Column whose numbers are categories; may be repeated."),
     ] = None,
     fallback: Annotated[
         str | None,
@@ -172,9 +180,19 @@ def train(
     pacbayes train --dataset mnist --prior-fraction 0.5 --out runs/ten
     """
     started = time.monotonic()
+    from pacbayes.data import DataSource
     from pacbayes.settings import Settings
 
-    sources = _sources(dataset, data_folder, test_data, label, fallback, deduplicate=deduplicate)
+    own = DataSource(
+        dataset,
+        _text(data_folder),
+        _text(test_data),
+        label,
+        deduplicate,
+        tuple(drop or ()),
+        tuple(categorical or ()),
+    )
+    sources = _checked(own, fallback)
     changes = given(
         {
             "estimator": estimator,
@@ -206,29 +224,21 @@ def train(
     set_threads(threads)
     from pacbayes import runs
 
-    source, data, fell_back = _load(*sources, tensorboard)
+    source, read, fell_back = _load(*sources, tensorboard)
     if fell_back:  # bundled data are too few for three hidden layers
         changes.setdefault("widths", ())
-    settings = settings_of(classes=len(data.classes), **changes)
+    settings = settings_of(classes=len(read.classes), **changes)
+    data = runs.featured(read, settings)
     already = _trained(runs.planned_runs(out, settings))
     learn, follow = _followers(data, out, tensorboard, quiet=quiet or as_json)
     trained = runs.train_all(out, settings, source, data, follow_prior=learn, follow=follow)
     _show(trained, None if already else started, as_json=as_json)
 
 
-def _sources(
-    dataset: str,
-    folder: Path | None,
-    test: Path | None,
-    label: str | None,
-    fallback: str | None,
-    *,
-    deduplicate: bool,
-) -> tuple[DataSource, DataSource | None]:
+def _checked(own: DataSource, fallback: str | None) -> tuple[DataSource, DataSource | None]:
     """Return the source of the data and the fall-back, after checking their names."""
     from pacbayes.data import DataSource
 
-    own = DataSource(dataset, _text(folder), _text(test), label, deduplicate)
     other = None if fallback is None else DataSource(fallback)
     for source in filter(None, (own, other)):
         source.check()
@@ -249,7 +259,7 @@ def _scales(text: str | None) -> dict[str, Any]:
 
 def _load(
     source: DataSource, fallback: DataSource | None, tensorboard: Path | None
-) -> tuple[DataSource, Dataset, bool]:
+) -> tuple[DataSource, Dataset | Tables, bool]:
     """Return the source used, its data, and whether it is the fall-back."""
     from pacbayes.cli import console
     from pacbayes.cli import tensorboard as curves

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pacbayes.data.arrays import check_width, read_arrays
 from pacbayes.data.dataset import DataError, Dataset, Table
 from pacbayes.data.named import DATASETS, NAMES
+from pacbayes.data.reading import is_table, read_frame
 from pacbayes.data.source import DataSource, load, load_with_fallback
-from pacbayes.data.tables import check_names, check_width, read_table
+from pacbayes.data.tables import Tables
 
 __all__ = [
     "DATASETS",
@@ -14,9 +16,11 @@ __all__ = [
     "DataSource",
     "Dataset",
     "Table",
-    "check_names",
+    "Tables",
     "check_width",
+    "is_table",
     "load",
     "load_with_fallback",
-    "read_table",
+    "read_arrays",
+    "read_frame",
 ]

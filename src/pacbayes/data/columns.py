@@ -107,12 +107,12 @@ class Builder:
     def _at(self, row: int) -> str:
         return f"{self.where}, row {row + self.first}, column {self.name!r}"
 
-    def label(self, n: int) -> Column:
-        """Return a column of labels, none of which may be missing."""
+    def required(self, n: int, role: str) -> Column:
+        """Return a column of labels or groups, none of which may be missing."""
         values, words = self._categories(n)
         if (values == MISSING_CODE).any():
             row = int((values == MISSING_CODE).argmax())
-            raise DataError(f"{self._at(row)}: the label is missing")
+            raise DataError(f"{self._at(row)}: the {role} is missing")
         return Column(self.name, Kind.CATEGORY, values, words)
 
     def column(self, n: int) -> Column:

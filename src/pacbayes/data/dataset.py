@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,21 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DataError", "Dataset", "Floats", "Labels", "Table", "check_features", "class_indices"]
+    from pacbayes.data.encoding import Encoding
+    from pacbayes.data.frame import Frame
+
+__all__ = [
+    "DataError",
+    "Dataset",
+    "Floats",
+    "Labels",
+    "Table",
+    "check_classes",
+    "check_features",
+    "class_indices",
+    "first_of_each",
+    "rows_sha256",
+]
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -26,19 +41,15 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """The contents of one file of examples.
+    """The contents of one file of arrays.
 
     Attributes:
         x: features, (n, d).
         labels: labels as the file has them, (n,), or None if it has no labels.
-        names: feature names, if the file is a CSV file with a header.
-        headless: the file is a CSV file, and its first row was read as an example.
     """
 
     x: Floats
     labels: NDArray[Any] | None
-    names: tuple[str, ...] | None = None
-    headless: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,8 @@ class Dataset:
         y_train, y_test: class indices, (n,).
         classes: class names, in the order of the indices.
         names: feature names, if there are any.
+        rows: the training examples as they came, if they are rows of a table.
+        encoding: how the features were computed from such rows.
     """
 
     name: str
@@ -59,6 +72,8 @@ class Dataset:
     y_test: Labels
     classes: tuple[str, ...]
     names: tuple[str, ...] | None = None
+    rows: Frame | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         _check_part(self.x_train, self.y_train, f"{self.name}, training set")
@@ -94,21 +109,51 @@ class Dataset:
         labels = task_of(len(self.classes)).encode(torch.from_numpy(y))
         return torch.from_numpy(x), labels
 
+    @property
+    def as_they_came(self) -> Floats:
+        """The training examples in numbers, before any preprocessing, to look for copies in."""
+        return self.x_train if self.rows is None else self.rows.as_numbers()
+
+    @property
+    def continuous(self) -> Floats:
+        """The training examples as they came, to look for near copies in."""
+        return self.x_train if self.rows is None else self.rows.continuous()
+
     def deduplicated(self) -> Dataset:
         """Return the data set with the first of training examples that are the same."""
-        examples = zip(self.x_train + 0.0, self.y_train.tolist(), strict=True)  # −0 is 0
-        first: dict[tuple[bytes, int], int] = {}
-        for i, (row, label) in enumerate(examples):
-            first.setdefault((row.tobytes(), label), i)
-        kept = np.fromiter(first.values(), np.int64)
+        kept = first_of_each(self.x_train, self.y_train)
         return replace(self, x_train=self.x_train[kept], y_train=self.y_train[kept])
 
     @property
     def train_sha256(self) -> str:
-        """Hash of the training features (float32), then class indices (int64), little-endian."""
-        hasher = hashlib.sha256(np.ascontiguousarray(self.x_train, dtype="<f4").tobytes())
-        hasher.update(np.ascontiguousarray(self.y_train, dtype="<i8").tobytes())
-        return hasher.hexdigest()
+        """Hash of the training examples as they came; for arrays and tables of plain numbers:
+        features (float32), then class indices (int64), little-endian.
+        """
+        if self.rows is None:
+            return _arrays_sha256(self.x_train, self.y_train)
+        return rows_sha256(self.rows, self.y_train)
+
+
+def rows_sha256(rows: Frame, y: Labels) -> str:
+    """Return the hash of a table: as of arrays if it has numbers alone, and of all cells if not."""
+    if rows.numbers is not None and rows.plain and rows.group is None:
+        return _arrays_sha256(rows.numbers, y)
+    return rows.sha256
+
+
+def _arrays_sha256(x: Floats, y: Labels) -> str:
+    hasher = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes())
+    hasher.update(np.ascontiguousarray(y, dtype="<i8").tobytes())
+    return hasher.hexdigest()
+
+
+def first_of_each(x: Floats, y: Labels) -> Labels:
+    """Return the indices of the first of examples that are the same, label included."""
+    examples = zip(x + 0.0, y.tolist(), strict=True)  # −0 is 0
+    first: dict[tuple[bytes, int], int] = {}
+    for i, (row, label) in enumerate(examples):
+        first.setdefault((row.tobytes(), label), i)
+    return np.fromiter(first.values(), np.int64)
 
 
 def _check_part(x: Floats, y: Labels, where: str) -> None:
@@ -137,13 +182,18 @@ def class_indices(labels: NDArray[Any], where: str) -> tuple[Labels, tuple[str, 
     if labels.dtype.kind == "f":
         _check_finite(labels, where)
     names, indices = np.unique(labels, return_inverse=True)
+    check_classes(names, where)
+    return indices.astype(np.int64), tuple(str(name) for name in names)
+
+
+def check_classes(names: Sequence[Any] | NDArray[Any], where: str) -> None:
+    """Raise DataError unless there are at least two classes, and not too many."""
     if not 2 <= len(names) <= MOST_CLASSES:
         shown = ", ".join(map(str, names[:5])) + ("…" if len(names) > 5 else "")
         raise DataError(
             f"{where}: the labels have {len(names)} different values ({shown}), "
             f"but 2 to {MOST_CLASSES} classes are needed"
         )
-    return indices.astype(np.int64), tuple(str(name) for name in names)
 
 
 def _check_finite(labels: NDArray[Any], where: str) -> None:

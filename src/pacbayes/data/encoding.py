@@ -128,6 +128,15 @@ def _by_category(column: Column, row: Callable[[str | None], list[float]]) -> Fl
     return found
 
 
+def _refuse_missing(frame: Frame, where: str) -> None:
+    for column in frame.columns:
+        if column.missing.any():
+            raise DataError(
+                f"{where}, example {int(column.missing.argmax())} (counting from 0): column "
+                f"{column.name!r} is missing, which it never was in the training set; fill it in"
+            )
+
+
 Code = Annotated[NumberCode | BooleanCode | CategoryCode, Field(discriminator="kind")]
 
 
@@ -149,6 +158,14 @@ class Encoding(BaseModel):
         """The columns that a table needs, for `read_frame`."""
         return {code.name: Kind(code.kind) for code in self.columns}
 
+    @property
+    def plain(self) -> bool:
+        """Whether numbers stay as they are and nothing was fitted."""
+        return all(
+            not isinstance(code, CategoryCode) and code == type(code)(name=code.name)
+            for code in self.columns
+        )
+
     def apply(self, frame: Frame, where: str = "the table") -> Floats:
         """Return the features, (n, d); each row by itself, the same to the last bit in any table.
 
@@ -158,6 +175,10 @@ class Encoding(BaseModel):
         found = {column.name: column for column in frame.columns}
         if absent := [code.name for code in self.columns if code.name not in found]:
             raise DataError(f"{where}: no column {absent[0]!r}, which the training set has")
+        if self.plain:
+            _refuse_missing(frame, where)
+            if frame.numbers is not None and frame.names == tuple(self.kinds):
+                return frame.numbers
         x = np.empty((len(frame), len(self.names)), np.float32)
         start = 0
         for code in self.columns:

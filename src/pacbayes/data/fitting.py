@@ -24,7 +24,7 @@ __all__ = ["fit_encoding", "plain_encoding"]
 LEAST, MOST = 5, 50  # rows of a category that is not rare, and number of such categories
 
 
-def plain_encoding(frame: Frame) -> Encoding:
+def plain_encoding(frame: Frame, where: str = "the table") -> Encoding:
     """Return the encoding that changes nothing, for a prior that has no rows of its own.
 
     Raises:
@@ -32,18 +32,18 @@ def plain_encoding(frame: Frame) -> Encoding:
     """
     for column in frame.columns:
         if column.kind is Kind.CATEGORY:
-            raise _unfitted(column, "categories")
+            raise _unfitted(where, column, "categories")
         if column.missing.any():
-            raise _unfitted(column, "missing values")
+            raise _unfitted(where, column, "missing values")
     kinds: dict[Kind, Any] = {Kind.NUMBER: NumberCode, Kind.BOOLEAN: BooleanCode}
     return Encoding(columns=tuple(kinds[column.kind](name=column.name) for column in frame.columns))
 
 
-def _unfitted(column: Column, what: str) -> DataError:
+def _unfitted(where: str, column: Column, what: str) -> DataError:
     return DataError(
-        f"column {column.name!r} has {what}, whose encoding must not be fitted to the bound set; "
-        f"give the prior a part of the data with --prior-fraction 0.5, or leave the column out "
-        f"with --drop {column.name}"
+        f"{where}: column {column.name!r} has {what}, whose encoding must not be fitted to the "
+        f"bound set; give the prior a part of the data with --prior-fraction 0.5, or leave "
+        f"the column out with --drop {column.name}"
     )
 
 

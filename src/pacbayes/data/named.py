@@ -53,7 +53,10 @@ def load_named(name: str, folder: Path | None = None) -> Dataset:
 
 def unknown_name(name: str) -> DataError:
     """Return the error for a name that is neither in the table nor a file's."""
-    hint = did_you_mean(name, NAMES) or f"; give one of {', '.join(NAMES)} or a .npz/.csv file"
+    hint = (
+        did_you_mean(name, NAMES)
+        or f"; give one of {', '.join(NAMES)} or a .csv, .parquet or .npz file"
+    )
     return DataError(f"no data set {name!r}{hint}")
 
 

@@ -14,11 +14,18 @@ from pacbayes.data.arrow import Opened, check_type, open_frame, open_parquet
 from pacbayes.data.cells import is_missing, is_number
 from pacbayes.data.columns import Builder
 from pacbayes.data.dataset import DataError, Floats
-from pacbayes.data.frame import Column, Frame, Kind
+from pacbayes.data.frame import Frame, Kind
 from pacbayes.data.text_file import open_text
 from pacbayes.spelling import did_you_mean
 
-__all__ = ["Wanted", "build", "column_names", "read_frame"]
+__all__ = ["column_names", "is_table", "read_frame"]
+
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".pq")
+
+
+def is_table(name: str | Path) -> bool:
+    """Tell whether a file is a table, by the end of its name."""
+    return str(name).lower().endswith(SUFFIXES)
 
 
 def read_frame(
@@ -27,8 +34,10 @@ def read_frame(
     label: str | None = None,
     drop: Collection[str] = (),
     categorical: Collection[str] = (),
+    group: str | None = None,
     kinds: Mapping[str, Kind] | None = None,
     dtype: type[np.floating[Any]] = np.float32,
+    in_order: bool = False,
 ) -> Frame:
     """Read a CSV file (also gzip), a Parquet file or a data frame.
 
@@ -40,28 +49,38 @@ def read_frame(
         label: name or position of the label column; the last column by default.
         drop: columns to leave out.
         categorical: columns of categories that may look like numbers.
+        group: column that says which rows belong together; it is not a feature.
         kinds: features of the training set (`Frame.kinds` or `Encoding.kinds`). The source then
-            needs the same columns, in any order, and may lack the label.
+            needs the same columns, in any order; it may have others and may lack the label.
+        in_order: the training set has no header, so that the order of columns counts.
         dtype: of the numbers; float64 for models that compute with it.
 
     Raises:
         DataError: the source cannot be read, or a column cannot be used.
     """
-    asked = {name for name in (label, *drop, *categorical, *(kinds or ())) if name is not None}
+    asked = {name for name in (label, group, *drop, *categorical, *(kinds or ())) if name}
+    if in_order:  # these are positions, which a first row of numbers may contain
+        asked = {name for name in asked if not name.isdecimal()}
     opened = _open(source, asked, label)
     if kinds is None:
         target: str | None = _label(opened, label)
-        wanted = _training_columns(opened, target, drop, categorical)
+        wanted = _training_columns(opened, target, drop, categorical, group)
     else:
-        opened = _named_like(opened, tuple(kinds), label)
-        target = label if label in opened.names else None
-        wanted = _same_columns(opened, kinds, {*drop, *([target] if target else [])})
+        target = _present(opened, label, kinds)
+        if in_order or opened.headless:
+            opened, target = _in_order(opened, tuple(kinds), label, len(drop))
+        wanted = _same_columns(opened, kinds)
+        group = None
     place = {name: i for i, name in enumerate(opened.names)}
-    features = [Wanted(place[name], name, kind) for name, kind in wanted.items()]
-    labels = None if target is None else Wanted(place[target], target)
-    _, frame = build(opened, features, labels, dtype)
-    for column in () if opened.headless or kinds is not None else frame.columns:
-        _check_header(opened, column)
+    features = [_Wanted(place[name], name, kind) for name, kind in wanted.items()]
+    others = {
+        role: _Wanted(place[name], name)
+        for role, name in (("label", target), ("group", group))
+        if name is not None
+    }
+    frame = _build(opened, features, others, dtype)
+    if kinds is None and not opened.headless:
+        _check_header(opened.where, frame)
     return frame
 
 
@@ -71,7 +90,7 @@ def column_names(source: Any, label: str | None = None) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class _Wanted:
     """A column to read: its position, its name, and its kind if it is known."""
 
     position: int
@@ -79,29 +98,25 @@ class Wanted:
     kind: Kind | None = None
 
 
-def build(
+def _build(
     opened: Opened,
-    features: list[Wanted],
-    label: Wanted | None,
-    dtype: type[np.floating[Any]] = np.float32,
-) -> tuple[Floats, Frame]:
-    """Read columns; return the numbers as a matrix, (n, d), and the same as a frame.
-
-    Columns of the matrix that belong to texts are undefined.
-    """
+    features: list[_Wanted],
+    others: Mapping[str, _Wanted],
+    dtype: type[np.floating[Any]],
+) -> Frame:
+    """Read features, and columns of labels and groups, by role; numbers share one matrix."""
     room: Floats = np.empty((opened.most, len(features)), dtype)
 
-    def builder(wanted: Wanted, own: Floats, kind: Kind | None) -> Builder:
+    def builder(wanted: _Wanted, own: Floats, kind: Kind | None) -> Builder:
         return Builder(opened.where, wanted.name, opened.first, own, kind)
 
     builders = [builder(w, room[:, j], w.kind) for j, w in enumerate(features)]
-    labels = builder(label, room[:0, 0], Kind.CATEGORY) if label else None
-    places = [(wanted.position, column) for wanted, column in zip(features, builders, strict=True)]
-    if label and labels:
-        places.append((label.position, labels))
+    aside = {role: builder(w, room[:0, 0], Kind.CATEGORY) for role, w in others.items()}
+    places = [w.position for w in (*features, *others.values())]
+    pairs = list(zip(places, (*builders, *aside.values()), strict=True))
     n = 0
     for chunk in opened.chunks:
-        for place, column in places:
+        for place, column in pairs:
             if n == 0:
                 check_type(opened.where, column.name, chunk[place].type)
             column.add(chunk[place], n)
@@ -109,8 +124,9 @@ def build(
     if n == 0:
         raise DataError(f"{opened.where}: a header but no examples")
     columns = tuple(column.column(n) for column in builders)
-    found = None if labels is None else labels.label(n)
-    return room[:n], Frame(columns, found, opened.headless)
+    numeric = all(column.kind is Kind.NUMBER for column in columns)
+    found = {role: column.required(n, role) for role, column in aside.items()}
+    return Frame(columns, headless=opened.headless, numbers=room[:n] if numeric else None, **found)
 
 
 def _open(source: Any, asked: set[str], label: str | None) -> Opened:
@@ -121,7 +137,7 @@ def _open(source: Any, asked: set[str], label: str | None) -> Opened:
         raise DataError(f"{path}: a folder, not a file")
     if not path.is_file():
         raise DataError(f"{path}: no such file")
-    if path.suffix in (".parquet", ".pq"):
+    if path.suffix.lower() in (".parquet", ".pq"):
         return _checked(open_parquet(path))
     return _checked(_open_csv(path, asked, label))
 
@@ -169,57 +185,80 @@ def _check_there(opened: Opened, names: Collection[str]) -> None:
 
 
 def _training_columns(
-    opened: Opened, target: str | None, drop: Collection[str], categorical: Collection[str]
+    opened: Opened,
+    target: str | None,
+    drop: Collection[str],
+    categorical: Collection[str],
+    group: str | None,
 ) -> dict[str, Kind | None]:
-    _check_there(opened, [*drop, *categorical])
-    if target in drop:
-        raise DataError(
-            f"{opened.where}: column {target!r} has the labels and cannot be dropped; "
-            "name another label column with --label"
-        )
-    names = [name for name in opened.names if name != target and name not in drop]
+    _check_there(opened, [*drop, *categorical, *([] if group is None else [group])])
+    for option, names in (("dropped", drop), ("the group", [group])):
+        if target in names:
+            raise DataError(
+                f"{opened.where}: column {target!r} has the labels and cannot be {option}; "
+                "name another label column with --label"
+            )
+    names = [name for name in opened.names if name not in (target, group, *drop)]
     if not names:
         raise DataError(f"{opened.where}: no column is left; drop fewer")
     return {name: Kind.CATEGORY if name in categorical else None for name in names}
 
 
-def _named_like(opened: Opened, names: tuple[str, ...], label: str | None) -> Opened:
-    """Give the columns of a file without a header the names of the training set, in order."""
-    if not opened.headless:
-        return opened
-    if len(opened.names) == len(names) + 1:
-        at = int(label) if label and label.isdecimal() else len(names)
-        names = (*names[:at], label or str(at), *names[at:])
-    if len(opened.names) != len(names):
+def _in_order(
+    opened: Opened, names: tuple[str, ...], label: str | None, rest: int
+) -> tuple[Opened, str | None]:
+    """Give columns the names of the training set, in order; return the label column too.
+
+    Args:
+        rest: number of columns of the training set that are neither features nor labels.
+    """
+    found = len(opened.names)
+    if found == len(names):
+        return replace(opened, names=names), None
+    at = int(label) if label and label.isdecimal() else found - 1
+    at = opened.names.index(label) if label in opened.names else at
+    positions = tuple(map(str, range(found)))
+    if rest and found == len(names) + rest + 1 and set(names) <= set(positions):
+        return replace(opened, names=positions), str(at)  # as in a training set without a header
+    if found != len(names) + 1 or at >= found:
         raise DataError(
-            f"{opened.where}: {len(opened.names)} columns and no header, but the training set has "
-            f"the features {', '.join(names[:8])}; add a header"
+            f"{opened.where}: {found} columns, but the training set has {len(names)} features "
+            f"({', '.join(names[:8])}{', …' if names[8:] else ''}); give the same columns"
         )
-    return replace(opened, names=names)
+    target = f"column {at}"
+    return replace(opened, names=(*names[:at], target, *names[at:])), target
 
 
-def _same_columns(
-    opened: Opened, kinds: Mapping[str, Kind], allowed: Collection[str]
-) -> dict[str, Kind | None]:
-    """Return the features of the training set; refuse others, and name those that are not there."""
-    found = set(opened.names)
-    if absent := [name for name in kinds if name not in found]:
+def _present(opened: Opened, label: str | None, kinds: Mapping[str, Kind]) -> str | None:
+    """Return the label column of a later table, if it has one."""
+    if label is None or label in opened.names:
+        return label
+    at = int(label) if label.isdecimal() else len(opened.names)
+    found = opened.names[at] if at < len(opened.names) else None
+    return found if found is None or found not in kinds else None
+
+
+def _same_columns(opened: Opened, kinds: Mapping[str, Kind]) -> dict[str, Kind | None]:
+    """Return the features of the training set; name those that are not there."""
+    if absent := [name for name in kinds if name not in opened.names]:
+        others = [name for name in opened.names if name not in kinds]
+        hint = did_you_mean(absent[0], others) if len(absent) == 1 else ""
         raise DataError(
             f"{opened.where}: column {', '.join(map(repr, absent))} of the training set is missing"
-        )
-    if extra := [name for name in opened.names if name not in kinds and name not in allowed]:
-        raise DataError(
-            f"{opened.where}: column {', '.join(map(repr, extra))} is not in the training set; "
-            "remove it"
+            f"{hint}"
         )
     number = Kind.NUMBER
     return {name: number if kind is number else Kind.CATEGORY for name, kind in kinds.items()}
 
 
-def _check_header(opened: Opened, column: Column) -> None:
+def _check_header(where: str, frame: Frame) -> None:
     """Refuse a first row that is an example: its text occurs again in its column."""
-    if column.kind is not Kind.NUMBER and column.name in column.categories:
-        raise DataError(
-            f"{opened.where}: the first row looks like an example, since {column.name!r} occurs "
-            "again in its column; add a header"
-        )
+    numbers = [column.name for column in frame.columns if column.kind is Kind.NUMBER]
+    if not all(is_number(name) or is_missing(name) for name in numbers):
+        return  # an example would have a number there
+    for column in frame.columns:
+        if column.name in column.categories:
+            raise DataError(
+                f"{where}: the first row looks like an example, since {column.name!r} occurs "
+                "again in its column; add a header"
+            )

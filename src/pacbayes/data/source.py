@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pacbayes.data.dataset import DataError, Dataset
+from pacbayes.data.later import unknown_suffix
 from pacbayes.data.named import DATASETS, load_named, unknown_name
-from pacbayes.data.tables import load_tables
+from pacbayes.data.reading import is_table
+from pacbayes.data.tables import Tables, load_arrays, load_tables
 
 __all__ = ["DataSource", "load", "load_with_fallback"]
 
-_TEST = "--test-data, or test=, is for your own .npz or .csv file"
-_LABEL = "--label, or label=, is for a .csv file"
+_TEST = "--test-data, or test=, is for your own file"
+_TABLE = "--{0}, or {0}=, is for a table (a .csv, .tsv or .parquet file)"
 _FOLDER = "--data-folder, or folder=, is for the IDX files of MNIST and Fashion-MNIST"
 
 
@@ -24,27 +26,26 @@ def load(
     folder: Path | None = None,
     test: Path | None = None,
     label: str | None = None,
+    drop: Collection[str] = (),
+    categorical: Collection[str] = (),
     deduplicate: bool = False,
 ) -> Dataset:
-    """Load a data set by name, or your own .npz or .csv file by path.
+    """Load a data set by name, or your own .npz, .csv, .tsv or .parquet file by path.
+
+    The columns of a table stay as they are; categories and missing values, whose encoding has to
+    be fitted, are refused. `DataSource.read` takes them.
 
     Args:
         name: one of `NAMES`, or the path of a file.
         folder: folder that may hold the IDX files of MNIST or Fashion-MNIST.
         test: file of test examples, if the training examples are a file.
-        label: name or position of the label column of a CSV file.
+        label: name or position of the label column of a table; the last by default.
+        drop: columns of a table to leave out.
+        categorical: columns of a table whose numbers are categories.
         deduplicate: keep only the first of training examples that are the same, label included.
     """
-    data = _loaded(name, folder, test, label)
-    return data.deduplicated() if deduplicate else data
-
-
-def _loaded(name: str, folder: Path | None, test: Path | None, label: str | None) -> Dataset:
-    if name in DATASETS:
-        return load_named(name, folder)
-    if Path(name).suffix not in (".npz", ".csv"):
-        raise unknown_name(name)
-    return load_tables(Path(name), test, label)
+    names = tuple(drop), tuple(categorical)
+    return DataSource(name, _text(folder), _text(test), label, deduplicate, *names).load()
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,14 @@ class DataSource:
     test: str | None = None
     label: str | None = None
     deduplicate: bool = False
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    group: str | None = None
 
     def __str__(self) -> str:
         given = {"folder": self.folder, "test": self.test, "label": self.label}
+        given |= {"drop": ", ".join(self.drop) or None, "group": self.group}
+        given |= {"categorical": ", ".join(self.categorical) or None}
         words = [self.name, *(f"{k} {v}" for k, v in given.items() if v is not None)]
         return ", ".join([*words, *(["deduplicated"] if self.deduplicate else [])])
 
@@ -68,17 +74,28 @@ class DataSource:
         Reading a run folder does not call this, so that runs recorded before a check was added
         stay readable.
         """
-        named, suffix = DATASETS.get(self.name), Path(self.name).suffix
-        if named is None and not suffix:
+        named = DATASETS.get(self.name)
+        if named is None and not Path(self.name).suffix:
             raise unknown_name(self.name)
         takes_folder = named is not None and named.takes_folder
         self._refuse(self.test, _TEST, useful=named is None)
-        self._refuse(self.label, _LABEL, useful=suffix == ".csv")
+        for option in ("label", "drop", "categorical", "group"):
+            given = getattr(self, option)
+            self._refuse(given, _TABLE.format(option), useful=self.is_table)
         self._refuse(self.folder, _FOLDER, useful=takes_folder)
 
-    def _refuse(self, given: str | None, purpose: str, *, useful: bool) -> None:
-        if given is not None and not useful:
+    def _refuse(self, given: object, purpose: str, *, useful: bool) -> None:
+        if given and not useful:
             raise DataError(f"{purpose}, not for {self.name}; leave it out")
+
+    @property
+    def is_table(self) -> bool:
+        return self.is_file and is_table(self.name)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Columns of a table that are neither features nor labels."""
+        return self.drop if self.group is None else (*self.drop, self.group)
 
     @property
     def is_file(self) -> bool:
@@ -106,23 +123,46 @@ class DataSource:
         return replace(self, name=name, folder=folder, test=test)
 
     def load(self) -> Dataset:
-        """Load the data."""
-        return load(
-            self.name,
-            folder=_path(self.folder),
-            test=_path(self.test),
-            label=self.label,
-            deduplicate=self.deduplicate,
-        )
+        """Load the data; the columns of a table stay as they are."""
+        data = self.read()
+        return data if isinstance(data, Dataset) else data.plain()
+
+    def read(self) -> Dataset | Tables:
+        """Load the data, or read tables whose features are yet to be computed."""
+        data = self._read()
+        return data.deduplicated() if self.deduplicate else data
+
+    def _read(self) -> Dataset | Tables:
+        if not self.is_file:
+            return load_named(self.name, _path(self.folder))
+        path, test = Path(self.name), _path(self.test)
+        if self.is_table:
+            return load_tables(
+                path,
+                test,
+                self.label,
+                drop=self.drop,
+                categorical=self.categorical,
+                group=self.group,
+            )
+        if path.suffix == ".npz":
+            return load_arrays(path, test)
+        if not path.suffix:
+            raise unknown_name(self.name)
+        raise unknown_suffix(path)
 
 
 def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
 def load_with_fallback(
     source: DataSource, fallback: DataSource | None = None
-) -> tuple[DataSource, Dataset, str | None]:
+) -> tuple[DataSource, Dataset | Tables, str | None]:
     """Load a source, or the fall-back if the source cannot be obtained.
 
     Returns:
@@ -133,13 +173,13 @@ def load_with_fallback(
     """
     source.check()
     if fallback is None:
-        return source, source.load(), None
+        return source, source.read(), None
     fallback.check()
     try:
-        return source, source.load(), None
+        return source, source.read(), None
     except DataError as error:
         reason = str(error)
     try:
-        return fallback, fallback.load(), reason
+        return fallback, fallback.read(), reason
     except DataError as error:
         raise DataError(f"{reason}\nThe fall-back cannot be used either: {error}") from error

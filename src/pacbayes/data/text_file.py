@@ -70,16 +70,6 @@ class TextFile:
             "first row"
         )
 
-    def rows(self, header: bool) -> Iterator[list[str]]:
-        """Return the cells of one row after the other, which is slow; the header is left out."""
-        try:
-            with _open(self.path) as file:
-                text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-                rows = (row for row in csv.reader(text, delimiter=self.separator) if row)
-                yield from itertools.islice(rows, int(header), None)
-        except _UNREADABLE as error:
-            raise _unreadable(self.path, error) from error
-
     def _batches(self, file: BinaryIO, ragged: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv

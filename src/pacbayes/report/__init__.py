@@ -9,6 +9,7 @@ from pacbayes.files import write_atomically
 from pacbayes.report.contents import RunContents, collect
 from pacbayes.report.page import document
 from pacbayes.report.sections.certificates import certificates_section
+from pacbayes.report.sections.features import features_section
 from pacbayes.report.sections.provenance import provenance_section
 from pacbayes.report.sections.training import training_section
 from pacbayes.report.sections.votes import doubtful_section, errors_section
@@ -21,6 +22,7 @@ __all__ = ["report", "run_page"]
 _SECTIONS = (
     certificates_section,
     training_section,
+    features_section,
     weights_section,
     doubtful_section,
     errors_section,
@@ -53,7 +55,7 @@ def run_page(contents: RunContents) -> str:
     name = Path(contents.record.data.source.name).name
     title = f"{name}, {_units(contents)}"
     sections = [section(contents) for section in _SECTIONS]
-    return document(title, "pacbayes report", _lead(contents), sections)
+    return document(title, "pacbayes report", _lead(contents), [s for s in sections if s])
 
 
 def _units(contents: RunContents) -> str:

@@ -42,7 +42,10 @@ def _data_options(source: DataSource) -> list[str]:
         "--test-data": source.test,
         "--label": source.label,
     }
-    return option_words(options) + (["--deduplicate"] if source.deduplicate else [])
+    words = option_words(options) + (["--deduplicate"] if source.deduplicate else [])
+    for option, names in (("--drop", source.drop), ("--categorical", source.categorical)):
+        words += [word for name in names for word in (option, name)]
+    return words
 
 
 def option_words(options: Mapping[str, object]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
+from pacbayes.data.encoding import Encoding
 from pacbayes.networks.gaussian import kl_by_part
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import log_ratios
@@ -53,6 +54,7 @@ class RunContents:
     movements: tuple[LayerMovement, ...]
     votes: Votes
     command: str
+    encoding: Encoding | None = None  # of the columns of a table
 
 
 def collect(run: Run, file: Path | None = None, test: Path | None = None) -> RunContents:
@@ -78,6 +80,7 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
         movements=layer_movements(network),
         votes=votes,
         command=train_command(run.record, run.folder),
+        encoding=data.encoding,
     )
 
 

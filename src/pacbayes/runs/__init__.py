@@ -1,5 +1,6 @@
 """Run folders: prepare, train, certify, open and predict with them."""
 
+from pacbayes.runs.features import featured
 from pacbayes.runs.folder import Run, open_run
 from pacbayes.runs.prediction import certified_predictor, predict, test_errors
 from pacbayes.runs.preparation import learn_again, prepare
@@ -13,6 +14,7 @@ __all__ = [
     "certify_classes",
     "certify_run",
     "engine_note",
+    "featured",
     "learn_again",
     "open_run",
     "planned_runs",

@@ -1,6 +1,7 @@
 """A run on disk: settings and prior first, then checkpoints, then a posterior and certificates.
 
 run.json                settings, data, hash of the prior, versions
+features.json           how the columns of a table became features
 split.safetensors       indices of the bound set, if the prior learned from the other examples
 learning.safetensors    checkpoint of the prior's learning, until it is done
 prior.safetensors       P, written before the bound set is used
@@ -25,9 +26,11 @@ from torch import Tensor
 
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset
+from pacbayes.data.encoding import Encoding
 from pacbayes.files import DamagedFileError, file_sha256, load_json, load_tensors
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
+from pacbayes.runs.features import encoding_of
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
@@ -97,12 +100,20 @@ class Run:
             file, test: where the data are now, if they are your own and have moved.
         """
         source = self.record.data.source.located(self.folder)
-        data = source.moved(file, test).load()
+        data = source.moved(file, test).read()
         if data.train_sha256 != self.record.data.train_sha256:
             raise DataError(
                 f"{data.name} has changed: it is not the data that {self.folder} was trained on"
             )
-        return data
+        if isinstance(data, Dataset):
+            return data
+        old = self.record.data.features_sha256 is None  # earlier versions read numbers alone
+        return data.plain() if old else data.encoded(self.encoding)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the columns of a file become the features of the network."""
+        return encoding_of(self.folder, self.record.data)
 
     def load_own(self, name: str) -> tuple[dict[str, Tensor], Any]:
         """Load tensors and record of one of the run's files; refuse those of another run."""

@@ -7,21 +7,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pacbayes.choices import Predictor
-from pacbayes.data import (
-    NAMES,
-    DataError,
-    Dataset,
-    Table,
-    check_names,
-    check_width,
-    load,
-    read_table,
-)
+from pacbayes.data import NAMES, DataError, Dataset, check_width, load
+from pacbayes.data.dataset import Floats
+from pacbayes.data.later import read_later
 from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
@@ -29,6 +21,7 @@ from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.networks.weights import prior_weights, scores
 from pacbayes.randomness import seeded
 from pacbayes.runs.folder import Run
+from pacbayes.runs.record import DataRecord
 
 __all__ = [
     "VOTES",
@@ -141,9 +134,10 @@ def predict(
     """
     method = Predictor(method)
     network = run.load_network().double().eval()
-    table, classes = _examples(run, data, label), run.record.data.classes
+    features, given = _examples(run, data, label)
+    classes = run.record.data.classes
     weights = run.load_drawn() if method is Predictor.DRAWN else None
-    x = torch.from_numpy(table.x).double()
+    x = torch.from_numpy(features).double()
     decisions = decide(network, method, x, seed=seed, samples=samples, weights=weights)
     labels = [classes[i] for i in decisions.index.tolist()]
     votes, predictor, error = None, method.sentence, None
@@ -151,22 +145,34 @@ def predict(
         votes = network.task.confidence(decisions.output).tolist()
         predictor = f"majority vote over {samples} draws of the network"
         predictor += " (not covered by certificate.json)"
-    if table.labels is not None:
-        wrong = [a != str(b) for a, b in zip(labels, table.labels, strict=True)]
+    if given is not None:
+        wrong = [a != b for a, b in zip(labels, given, strict=True)]
         error = sum(wrong) / len(wrong)
     return Prediction(predictor, labels, votes, error)
 
 
-def _examples(run: Run, data: str, label: str | None) -> Table:
-    """Read examples and check that they have the features and classes of the run."""
-    classes, width = run.record.data.classes, run.record.data.features
+def _examples(run: Run, data: str, label: str | None) -> tuple[Floats, list[str] | None]:
+    """Read examples; return their features and, if there are any, their labels."""
+    record, encoding = run.record.data, run.encoding
     if data in NAMES:
         source = load(data)
-        table = Table(source.x_test, np.array([source.classes[i] for i in source.y_test]))
-        check_width(table.x, width, data)
-    else:
-        table = read_table(Path(data), label, width, run.record.data.source.label)
-    check_names(table.names, run.record.data.names, data)
-    if table.labels is not None and (unknown := set(map(str, table.labels)) - set(classes)):
-        raise DataError(f"{data}: label {min(unknown)!r} is not among {', '.join(classes)}")
-    return table
+        check_width(source.x_test, record.features, data)
+        return source.x_test, _checked([source.classes[i] for i in source.y_test], record, data)
+    frame = read_later(
+        Path(data),
+        encoding.kinds,
+        label=label or record.label or record.source.label,
+        others=record.source.others,
+        in_order=record.names is None,
+    )
+    if label is not None and frame.label is None:
+        raise DataError(f"{data}: no column {label!r}")
+    found = None if frame.label is None else frame.label.texts().tolist()
+    return encoding.apply(frame, data), None if found is None else _checked(found, record, data)
+
+
+def _checked(labels: list[str], record: DataRecord, where: str) -> list[str]:
+    """Return labels; raise DataError if one is not among the run's classes."""
+    if unknown := set(labels) - set(record.classes):
+        raise DataError(f"{where}: label {min(unknown)!r} is not among {', '.join(record.classes)}")
+    return labels

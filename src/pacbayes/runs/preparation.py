@@ -14,10 +14,12 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from pacbayes.data import Dataset, DataSource
+from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
 from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
+from pacbayes.runs.features import FILE, features_sha256, save_features
 from pacbayes.runs.folder import Run, open_run
 from pacbayes.runs.record import DataRecord, RunRecord
 from pacbayes.runs.versions import versions
@@ -28,7 +30,7 @@ from pacbayes.training.priors import Teacher, as_prior, split
 __all__ = ["learn_again", "prepare", "prior_steps", "withdraw"]
 
 _LEARNING = "learning.safetensors"
-_CREATED = ("run.json", "prior.safetensors", "split.safetensors")
+_CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE)
 _OF_LEARNING = (
     "prior_epochs",
     "prior_rate",
@@ -43,6 +45,7 @@ class _Plan:
     record: DataRecord
     own: Tensor | None = None  # the prior's examples, if it learns
     bound: dict[str, Tensor] | None = None  # the other ones' indices, as saved
+    plain: bool = True  # features are columns as they are
 
     def request(self, settings: Settings) -> str:
         """Return what a prior is learned for, in one string."""
@@ -87,7 +90,7 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         network = as_prior(_teacher(folder, settings, data, plan), settings)
     try:
         record = plan.record.model_copy(update={"remarks": remarks})
-        return _created(folder, settings, replace(plan, record=record), network)
+        return _created(folder, settings, replace(plan, record=record), network, data.encoding)
     except BaseException:
         with suppress(OSError):  # the error that counts is the first
             _remove(folder, empty_too=new and plan.own is None)
@@ -112,15 +115,19 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
 
 def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
     """Refuse examples that are not an independent sample; return remarks on unusual ones."""
-    x, repeats = data.x_train, settings.repeats
-    remarks = check_sample(x, data.y_train, repeats=repeats)
+    x, repeats = data.continuous, settings.repeats
+    remarks = check_sample(data.as_they_came, data.y_train, repeats=repeats)
     if plan.own is not None and plan.bound is not None:
         remarks += check_split(x[plan.own], x[plan.bound["bound"]], repeats=repeats)
     return tuple(remarks)
 
 
-def _created(folder: Path, settings: Settings, plan: _Plan, network: Network) -> Run:
+def _created(
+    folder: Path, settings: Settings, plan: _Plan, network: Network, encoding: Encoding | None
+) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
+    if encoding is not None:
+        save_features(folder, encoding)
     if plan.bound is not None:
         save_tensors(folder / "split.safetensors", plan.bound)
     path = folder / "prior.safetensors"
@@ -137,9 +144,12 @@ def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
     run = open_run(folder)
     idle = () if settings.prior_fraction else _OF_LEARNING
     have, want = (_located(record, folder) for record in (run.record.data, plan.record))
+    newer = ["names", "remarks", "label"]  # older runs have none
+    if have.features_sha256 is None and plan.plain:
+        newer.append("features_sha256")
     differing = [
         *_difference(run.settings, settings, idle),
-        *_difference(have, want, ("names", "remarks")),  # older runs have none
+        *_difference(have, want, newer),
     ]
     if differing:
         raise ValueError(
@@ -185,9 +195,15 @@ def _plan(folder: Path, settings: Settings, source: DataSource, data: Dataset) -
         split_sha256=None if bound is None else tensors_sha256(bound),
         features=data.x_train.shape[1],
         classes=data.classes,
+        features_sha256=features_sha256(data.encoding),
+        label=_label(data),
         names=data.names,
     )
-    return _Plan(record, own, bound)
+    return _Plan(record, own, bound, plain=data.encoding is None or data.encoding.plain)
+
+
+def _label(data: Dataset) -> str | None:
+    return None if data.rows is None or data.rows.label is None else data.rows.label.name
 
 
 def _teacher(folder: Path, settings: Settings, data: Dataset, plan: _Plan) -> Teacher:

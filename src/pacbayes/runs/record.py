@@ -24,6 +24,8 @@ class DataRecord(BaseModel):
     split_sha256: str | None = None  # of split.safetensors, where the prior had a part of its own
     features: int = Field(ge=1)
     classes: tuple[str, ...] = Field(min_length=2)
+    features_sha256: str | None = None  # of features.json, where the data are a table
+    label: str | None = None  # label column of a table
     names: tuple[str, ...] | None = None  # of the features, where they have any
     remarks: tuple[str, ...] = ()  # on what is unusual in the examples, but allowed
 

@@ -30,7 +30,16 @@ from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer, why_torch
 
-__all__ = ["certify_classes", "certify_run", "engine_note", "remarked", "train_run"]
+__all__ = [
+    "FITTED",
+    "certify_classes",
+    "certify_run",
+    "engine_note",
+    "remarked",
+    "train_run",
+]
+
+FITTED = "features.json, fitted to the prior's part alone"
 
 
 def engine_note(run: Run, data: Dataset) -> str:
@@ -181,6 +190,7 @@ def _assumptions(run: Run) -> Assumptions:
         repeats=s.repeats,
         split_seed=split_seed,
         deduplicated=source.deduplicate or None,
+        preprocessing=None if run.encoding.plain else FITTED,
     )
 
 
@@ -191,6 +201,7 @@ def _saved(
     provenance = {
         "data_sha256": run.record.data.train_sha256,
         "split_sha256": run.record.data.split_sha256,
+        "features_sha256": run.record.data.features_sha256,
         "prior_sha256": run.record.prior_sha256,
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
         "versions": versions(),

@@ -61,6 +61,8 @@ def _hashes(contents: RunContents) -> Html:
     found = {"training data": record.data.train_sha256, "prior": record.prior_sha256}
     if record.data.split_sha256 is not None:
         found["split"] = record.data.split_sha256
+    if record.data.features_sha256 is not None:
+        found["features"] = record.data.features_sha256
     for issued in contents.issued:
         found |= _certified_hashes(issued)
     rows: list[list[str]] = [[name, element("code", value)] for name, value in found.items()]

@@ -1,0 +1,51 @@
+"""Your own arrays, and everything that can be wrong with them."""
+
+import numpy as np
+import pytest
+
+from pacbayes.data import DataError, check_width, read_arrays
+
+
+def test_npz_flattens_images_and_may_lack_labels(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(12).reshape(3, 2, 2), y=np.array([0, 1, 0]))
+    table = read_arrays(tmp_path / "a.npz")
+    assert table.x.shape == (3, 4)
+    assert table.labels.tolist() == [0, 1, 0]
+    np.savez(tmp_path / "b.npz", x=np.zeros((3, 2)))
+    assert read_arrays(tmp_path / "b.npz").labels is None
+
+
+def test_bad_npz_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    for arrays, message in [
+        ({"z": np.zeros(2)}, "no array named x"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, r"y must have shape \(3,\)"),
+        ({"x": np.array([["a", "b"]])}, "must hold numbers"),
+        ({"x": np.zeros((0, 2))}, "no examples"),
+        ({"x": np.array(3.0)}, "no examples"),
+        ({"x": np.array([[1.0, np.nan]])}, "nan in example 0, feature 1"),
+    ]:
+        np.savez(path, **arrays)
+        with pytest.raises(DataError, match=message):
+            read_arrays(path)
+    np.save(tmp_path / "array.npy", np.zeros((3, 2)))
+    for content in (b"not a zip", b"", (tmp_path / "array.npy").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="not a readable"):
+            read_arrays(path)
+
+
+def test_pickled_objects_are_never_opened(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.array([{"evil": 1}], dtype=object))
+    with pytest.raises(DataError, match="not a readable"):
+        read_arrays(tmp_path / "a.npz")
+
+
+def test_a_folder_is_not_a_file_and_a_wrong_width_is_named(tmp_path):
+    (tmp_path / "a.npz").mkdir()
+    with pytest.raises(DataError, match="a folder, not a file"):
+        read_arrays(tmp_path / "a.npz")
+    with pytest.raises(DataError, match="no such file"):
+        read_arrays(tmp_path / "b.npz")
+    with pytest.raises(DataError, match="here: 2 features, but the network takes 5"):
+        check_width(np.zeros((3, 2), np.float32), 5, "here")
