@@ -6,8 +6,17 @@ They are pure functions without torch. How they were chosen is in docs/recipes.m
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["LEAST_BOUND_SET", "WIDTHS", "bound_fraction", "prior_epochs", "prior_fraction"]
+__all__ = [
+    "LEAST_BOUND_SET",
+    "WIDTHS",
+    "bound_fraction",
+    "for_table",
+    "prior_epochs",
+    "prior_fraction",
+]
 
 WIDTHS = (100,)  # of the hidden layers of a network for tables
 LEAST_BOUND_SET = 8  # examples
@@ -24,6 +33,18 @@ def prior_fraction(n: int) -> float:
 def prior_epochs(own: int) -> int:
     """Return the epochs in which a prior learns from its own part of the examples."""
     return 100
+
+
+def for_table(n: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a network for a table of n examples; what is given, not None, stays.
+
+    A prior fraction of 0 is a data-free prior.
+    """
+    chosen = {name: value for name, value in given.items() if value is not None}
+    found: dict[str, Any] = {"widths": WIDTHS, "prior_fraction": prior_fraction(n)} | chosen
+    if fraction := found["prior_fraction"]:
+        found.setdefault("prior_epochs", prior_epochs(round(fraction * n)))
+    return found
 
 
 def bound_fraction(n: int) -> float:

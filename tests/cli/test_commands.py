@@ -9,7 +9,18 @@ from pacbayes import __version__
 from pacbayes.bounds import percent_up
 
 CLAIMED = " (training risk taken as claimed; use --full to measure it)."
-SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "2")
+SMALL = (
+    "--prior-fraction",
+    "0",
+    "--widths",
+    "4",
+    "--epochs",
+    "4",
+    "--batch-size",
+    "50",
+    "--evaluate-every",
+    "2",
+)
 
 
 def test_bound_keeps_its_contract(run_cli):

@@ -7,7 +7,18 @@ import warnings
 import pytest
 
 NAMES = ["KL", "bound", "lambda", "learning rate", "risk"]
-SMALL = ("--widths", "4", "--epochs", "4", "--batch-size", "50", "--evaluate-every", "1")
+SMALL = (
+    "--prior-fraction",
+    "0",
+    "--widths",
+    "4",
+    "--epochs",
+    "4",
+    "--batch-size",
+    "50",
+    "--evaluate-every",
+    "1",
+)
 
 
 def read(folder):

@@ -21,7 +21,7 @@ ENVIRONMENT = os.environ | {
 COMMAND = [sys.executable, "-m", "pacbayes"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*[349][0-9]m")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-SMALL = ("--widths", "none", "--epochs", "4", "--evaluate-every", "2")
+SMALL = ("--prior-fraction", "0", "--widths", "none", "--epochs", "4", "--evaluate-every", "2")
 
 
 @pytest.fixture

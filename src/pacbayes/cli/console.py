@@ -109,10 +109,10 @@ def _advice_to_learn(run: Run) -> str:
 def _advice_to_tighten(run: Run) -> str:
     hidden = run.settings.widths
     change = "fewer weights (--widths none)" if hidden else "more epochs (--epochs)"
-    return (
-        f"The bound is loose. To tighten it, try {change}\n"
-        "or a prior that learns from a part of the examples (--prior-fraction 0.5)."
-    )
+    learned = "or more examples."
+    if not run.settings.prior_fraction:
+        learned = "or a prior that learns from a part of the examples (--prior-fraction 0.5)."
+    return f"The bound is loose. To tighten it, try {change}\n{learned}"
 
 
 def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:

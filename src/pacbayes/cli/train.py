@@ -103,7 +103,9 @@ def train(
     activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
     widths: Annotated[
         str | None,
-        _network(help="Hidden layers, none for a linear model.  [default: 100,100,100]"),
+        _network(
+            help="Hidden layers, none for a linear model.  [default: 100,100,100; for a table 100]"
+        ),
     ] = None,
     estimator: Annotated[
         Estimator | None,
@@ -121,7 +123,10 @@ def train(
     ] = None,
     prior_fraction: Annotated[
         float | None,
-        _prior(help="Fraction of the examples that P learns from; the bound uses the rest."),
+        _prior(
+            help="Fraction of the examples that P learns from; the bound uses the rest.  "
+            "[default: 0; for a table 0.5]"
+        ),
     ] = None,
     prior_epochs: Annotated[
         int | None, _prior(help="Epochs of learning P.  [default: 100]")
@@ -173,7 +178,9 @@ def train(
 
     pacbayes train --out runs/relu
 
-    pacbayes train --dataset my.csv --activation sign --epochs 100 --out runs/mine
+    pacbayes train --dataset my.csv --label answer --drop id --out runs/mine
+
+    pacbayes train --dataset my.parquet --test-data test.parquet --out runs/mine
 
     pacbayes train --dataset digits --widths none --out runs/digits
 
@@ -181,6 +188,7 @@ def train(
     """
     started = time.monotonic()
     from pacbayes.data import DataSource
+    from pacbayes.defaults import for_table
     from pacbayes.settings import Settings
 
     own = DataSource(
@@ -218,15 +226,18 @@ def train(
             "seed": seed,
         }
     )
-    _check_effective(changes, objective)
+    table = own.is_table and protocol == "fast"
+    _check_effective(changes, objective, learned=bool(changes.get("prior_fraction", table)))
     settings_of = partial(Settings.of, protocol, activation, objective)
-    settings_of(**changes)  # fails before data are loaded
+    settings_of(**(for_table(1000, changes) if table else changes))  # fails before data are loaded
     set_threads(threads)
     from pacbayes import runs
 
     source, read, fell_back = _load(*sources, tensorboard)
     if fell_back:  # bundled data are too few for three hidden layers
         changes.setdefault("widths", ())
+    elif table:
+        changes = for_table(len(read.y_train), changes)
     settings = settings_of(classes=len(read.classes), **changes)
     data = runs.featured(read, settings)
     already = _trained(runs.planned_runs(out, settings))
@@ -308,9 +319,9 @@ def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
         console.show_trained(trained, best, took)
 
 
-def _check_effective(changes: dict[str, Any], objective: str | None) -> None:
+def _check_effective(changes: dict[str, Any], objective: str | None, *, learned: bool) -> None:
     """Refuse options that would have no effect."""
-    if not changes.get("prior_fraction"):
+    if not learned:
         _check_unlearned(changes)
     if "lambda_rate" in changes and objective != "optim-lambda":
         raise ValueError("--lambda-rate needs --objective optim-lambda")

@@ -23,6 +23,7 @@ __all__ = [
     "Labels",
     "Table",
     "check_classes",
+    "check_count",
     "check_features",
     "class_indices",
     "first_of_each",
@@ -78,11 +79,7 @@ class Dataset:
     def __post_init__(self) -> None:
         _check_part(self.x_train, self.y_train, f"{self.name}, training set")
         _check_part(self.x_test, self.y_test, f"{self.name}, test set")
-        if len(self.x_train) < LEAST_EXAMPLES:
-            raise DataError(
-                f"{self.name} has {len(self.x_train)} training examples; "
-                f"at least {LEAST_EXAMPLES} are needed"
-            )
+        check_count(len(self.x_train), self.name)
         if len(self.x_test) and self.x_test.shape[1] != self.x_train.shape[1]:
             raise DataError(
                 f"{self.name}: test examples have {self.x_test.shape[1]} features, but "
@@ -162,6 +159,12 @@ def _check_part(x: Floats, y: Labels, where: str) -> None:
         raise DataError(
             f"{where}: {len(x)} examples but {len(y)} labels; each example needs one label"
         )
+
+
+def check_count(n: int, where: str) -> None:
+    """Raise DataError if there are too few training examples for any bound."""
+    if n < LEAST_EXAMPLES:
+        raise DataError(f"{where} has {n} training examples; at least {LEAST_EXAMPLES} are needed")
 
 
 def check_features(x: Floats, where: str) -> None:

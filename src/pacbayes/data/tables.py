@@ -15,6 +15,7 @@ from pacbayes.data.dataset import (
     Dataset,
     Labels,
     check_classes,
+    check_count,
     class_indices,
     first_of_each,
     rows_sha256,
@@ -115,6 +116,7 @@ def load_tables(
             f"{path}: the first row looks like a header, since its label {word!r} occurs "
             "in no other row; remove the row, or name the label column with --label"
         )
+    check_count(len(frame), str(path))
     check_classes(labels.categories, str(path))
     tables = Tables(str(path), frame, labels.values.astype(np.int64), labels.categories)
     if test is None:

@@ -29,7 +29,8 @@ _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is
 def train_command(record: RunRecord, folder: Path) -> str:
     """Return the `pacbayes train` command of a run, with only the options that are not defaults."""
     words = ["pacbayes", "train", *_data_options(record.data.source.located(folder))]
-    for name, value in _changed(record.settings, len(record.data.classes)).items():
+    changed = _changed(record.settings, len(record.data.classes))
+    for name, value in (changed | _for_table(record)).items():
         words += _option(name, value)
     words += _threads(record.versions)
     return shlex.join([*words, "--out", str(_out(record.settings, folder))])
@@ -61,6 +62,15 @@ def _changed(s: Settings, classes: int) -> dict[str, object]:
     if s.prior_scales:
         changed.pop("prior_scale", None)  # it is one of them
     return {"protocol": s.protocol, "activation": s.activation} | changed
+
+
+def _for_table(record: RunRecord) -> dict[str, object]:
+    """Return the settings whose defaults depend on the number of rows of a table."""
+    s = record.settings
+    if not record.data.source.is_table or s.protocol != "fast":
+        return {}
+    learned = {"prior_epochs": s.prior_epochs} if s.prior_fraction else {}
+    return {"widths": s.widths, "prior_fraction": s.prior_fraction, **learned}
 
 
 def _usual(s: Settings, classes: int) -> Settings:

@@ -39,22 +39,18 @@ def settings_of(given: Any, classes: int, n: int, seed: int) -> Settings:
         least = defaults.LEAST_BOUND_SET
         raise ValueError(f"need more than {least} examples, got n_samples = {n}")
     fraction = given.prior_fraction
-    fraction = defaults.prior_fraction(n) if fraction is None else fraction
     changes = {name: getattr(given, name) for name in _OPTIONAL}
-    if fraction:
-        fraction = min(fraction, 1 - defaults.LEAST_BOUND_SET / n)
-        changes["prior_epochs"] = given.prior_epochs or defaults.prior_epochs(round(fraction * n))
     changes |= {
         "widths": tuple(given.widths),
-        "prior_fraction": fraction,
+        "prior_fraction": fraction and min(fraction, 1 - defaults.LEAST_BOUND_SET / n),
         "delta": given.delta,
         "repeats": given.repeats,
         "engine": given.engine,
         "seed": seed,
     }
-    changes = {name: value for name, value in changes.items() if value is not None}
     try:
-        return Settings.of("fast", given.activation, classes=classes, **changes)
+        own = defaults.for_table(n, changes)
+        return Settings.of("fast", given.activation, classes=classes, **own)
     except ValidationError as error:  # its text has several lines
         wrong = error.errors()[0]
         name = ".".join(map(str, wrong["loc"])) or "settings"
