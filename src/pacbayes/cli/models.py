@@ -22,6 +22,8 @@ def train(
     dataset: str,
     test_data: Path | None,
     label: str | None,
+    drop: list[str] | None,
+    categorical: list[str] | None,
     repeats: bool | None,
     delta: float | None,
     quiet: bool,
@@ -33,7 +35,8 @@ def train(
     from pacbayes.cli import console
 
     check_folder(out)
-    examples = read_examples(dataset, label=label, test=test_data)
+    columns = {"drop": tuple(drop or ()), "categorical": tuple(categorical or ())}
+    examples = read_examples(dataset, label=label, test=test_data, **columns)
     with console.waiting(f"fitting {model} to {len(examples.y)} examples"):
         fitted = train_model(
             out,

@@ -105,7 +105,7 @@ def _build(
     dtype: type[np.floating[Any]],
 ) -> Frame:
     """Read features, and columns of labels and groups, by role; numbers share one matrix."""
-    room = np.empty((opened.most, len(features)), dtype)
+    room: Floats = np.empty((opened.most, len(features)), dtype)
 
     def builder(wanted: _Wanted, own: Floats, kind: Kind | None) -> Builder:
         return Builder(opened.where, wanted.name, opened.first, own, kind)

@@ -30,7 +30,14 @@ from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer, why_torch
 
-__all__ = ["FITTED", "certify_classes", "certify_run", "engine_note", "remarked", "train_run"]
+__all__ = [
+    "FITTED",
+    "certify_classes",
+    "certify_run",
+    "engine_note",
+    "remarked",
+    "train_run",
+]
 
 FITTED = "features.json, fitted to the prior's part alone"
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from pacbayes.certified.saved.folder import load_classifier
 from pacbayes.certified.saved.record import ClassifierRecord, read_record
-from pacbayes.data import NAMES, DataError
+from pacbayes.data import NAMES, DataError, check_width, read_arrays
 from pacbayes.data import load as load_data
-from pacbayes.data.arrays import read_arrays
 
 __all__ = ["FilePrediction", "predict_file"]
 
@@ -61,9 +60,8 @@ def _examples(
         )
     if not data.endswith(".npz"):
         return record.layout.read(Path(data), label)
-    table, width = read_arrays(Path(data)), len(record.layout.kinds)
-    if table.x.shape[1] != width:
-        raise DataError(f"{data}: {table.x.shape[1]} features, but {folder} has {width}")
+    table = read_arrays(Path(data))
+    check_width(table.x, len(record.layout.kinds), data)
     labels = None if table.labels is None else [str(word) for word in table.labels]
     return table.x.astype(np.float64), labels
 
