@@ -57,7 +57,8 @@ def test_the_processor_is_called_what_linux_calls_it():
 def test_an_extra_is_there_if_all_it_needs_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     extras = inventory.take_inventory().extras
-    assert extras == {"plots": True, "cluster": True, "export": False, "tensorboard": True}
+    missing = {name for name, there in extras.items() if not there}
+    assert missing == {"export"}
 
 
 def test_info_shows_it_all(run_cli, tmp_path, monkeypatch):

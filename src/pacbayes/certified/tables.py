@@ -93,6 +93,9 @@ def _by_position(
     names = tuple(name for name in found if name != label)
     if len(names) != width:
         raise DataError(f"{path}: {len(names)} features, but the classifier was fitted to {width}")
+    if found == tuple(map(str, range(len(found)))):  # no header: a name must not be a cell
+        names = tuple(f"column {name}" for name in names)
+        label = "label" if label == found[-1] else label
     return names, label
 
 

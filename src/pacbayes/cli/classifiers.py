@@ -16,6 +16,8 @@ from pacbayes.choices import Format
 from pacbayes.cli.options import check_folder_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pacbayes.certified.saved.predicting import FilePrediction
     from pacbayes.verify import Finding
 
@@ -45,13 +47,10 @@ def certify(run: Path, delta: float, as_json: bool) -> None:
 def verify(certificate: Path, full: bool, data: Path | None, as_json: bool) -> None:
     """Check all certificates of the folder; exit code 1 means that a check failed."""
     started = time.monotonic()
-    from pacbayes.certified.saved.replaying import verify_classifier
     from pacbayes.cli.verify import show_checks
 
     folder = certificate if certificate.is_dir() else certificate.parent
-    if data is not None and not full:
-        raise ValueError("--data has no effect without --full, which predicts the data again")
-    checks = verify_classifier(folder, full=full, data=data)
+    checks = _checks(folder, data, full=full)
     if as_json:
         found = list(checks)
         holds = all(finding.holds for finding in found)
@@ -63,20 +62,40 @@ def verify(certificate: Path, full: bool, data: Path | None, as_json: bool) -> N
         raise typer.Exit(1)
 
 
+def _checks(folder: Path, data: Path | None, *, full: bool) -> Iterator[Finding]:
+    if full:
+        from pacbayes.certified.saved.replaying import check_fully
+
+        return check_fully(folder, data)
+    from pacbayes.certified.saved.checking import check_classifier  # without PyTorch
+
+    if data is not None:
+        raise ValueError("--data has no effect without --full, which predicts the data again")
+    return check_classifier(folder)
+
+
 def _conclude(found: list[Finding], folder: Path, started: float, *, full: bool) -> None:
-    from pacbayes.certified.saved.record import read_certificates
     from pacbayes.cli import console
 
     count = sum(not finding.word for finding in found)
-    if not all(finding.holds for finding in found):
+    if all(finding.holds for finding in found):
+        said = "" if full else " (predictions taken as recorded; use --full to make them again)"
+        print(f"Verified: {_claim(folder)}{said}.", flush=True)
+    else:
         print("The certificate does NOT hold.", flush=True)
-        console.remark(f"{count} checks, {console.took(started)}.")
-        return
-    part, issued = read_certificates(folder) or ("", {})
-    said = "" if full else " (recorded predictions taken as claimed; use --full to make them again)"
-    print(f"Verified: {issued[part]}{said}.", flush=True)
-    took = f"{count} checks, {console.took(started)}."
-    console.remark(f"{took} Next: {console.command('predict', folder, 'DATA')}")
+    next_command = console.command("predict", folder, "DATA")
+    console.remark(f"{count} checks, {console.took(started)}. Next: {next_command}")
+
+
+def _claim(folder: Path) -> str:
+    """Return what the certificate of the chosen predictor claims."""
+    from pacbayes.bounds import confidence, percent_up
+    from pacbayes.certified.saved.statements import Issued, read
+
+    issued = read(folder / "certificate.json", Issued)
+    c = issued.certificates[issued.chosen]
+    value = percent_up(c.bound) if c.scale == 1 else str(c.bound)
+    return f"at most {value} {c.quantity} with probability {confidence(c.delta)}: {c.predictor}"
 
 
 def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: bool) -> None:

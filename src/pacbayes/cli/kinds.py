@@ -12,10 +12,9 @@ from typing import Any
 __all__ = ["by_kind"]
 
 Command = Callable[..., None]
-# Modules of the commands that work on saved classifiers; the others know run folders of networks.
+# Where the commands are that work on saved classifiers or make them.
 _COMMANDS = ("certify", "verify", "predict", "report", "export")
-_FOLDERS = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers")
-_MODELS = {"train": "pacbayes.cli.models"}
+_HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
 
 
 def by_kind(command: Command) -> Command:
@@ -23,23 +22,18 @@ def by_kind(command: Command) -> Command:
 
     Options that the other kind does not have are refused if they were given.
     """
-    name = command.__name__
-    if name not in _FOLDERS | _MODELS:
+    home = _HOMES.get(command.__name__)
+    if home is None:
         return command
     parameters = inspect.signature(command).parameters
 
     @functools.wraps(command)
     def chosen(**values: Any) -> None:
-        if name in _MODELS:
-            other, whom = values["model"] != "network", f"--model {values['model']}"
-            module = _MODELS[name]
-        else:
-            folder = Path(values[next(iter(parameters))])
-            other, whom, module = _is_classifier(folder), f"{folder}, a classifier", _FOLDERS[name]
-        if not other:
+        whom = _other_kind(values, next(iter(parameters)))
+        if whom is None:
             command(**values)
             return
-        function = getattr(import_module(module), name)
+        function = getattr(import_module(home), command.__name__)
         wanted = inspect.signature(function).parameters
         for key, value in values.items():
             if key not in wanted and value != parameters[key].default:
@@ -47,6 +41,13 @@ def by_kind(command: Command) -> Command:
         function(**{key: values[key] for key in wanted})
 
     return chosen
+
+
+def _other_kind(values: dict[str, Any], first: str) -> str | None:
+    """Return what the command is to work on, if it is not the run of a network."""
+    if "model" in values:
+        return None if values["model"] == "network" else f"--model {values['model']}"
+    return f"{values[first]}, a classifier" if _is_classifier(Path(values[first])) else None
 
 
 def _option(name: str) -> str:
@@ -57,5 +58,7 @@ def _option(name: str) -> str:
 def _is_classifier(path: Path) -> bool:
     from pacbayes.certified.saved.kinds import CLASSIFIER, kind_of
 
-    folder = path if path.is_dir() else path.parent
-    return (folder / "run.json").is_file() and kind_of(folder) == CLASSIFIER
+    try:
+        return kind_of(path if path.is_dir() else path.parent) == CLASSIFIER
+    except ValueError:  # a folder of no kind; the command says what is wrong with it
+        return False

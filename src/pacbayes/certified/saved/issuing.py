@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.bounds.domain import check_probability
+from pacbayes.certificates.remarks import above_constant
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, BoundSet, share_out
 from pacbayes.certified.evidence import Evidence
@@ -43,6 +44,10 @@ def issue_again(folder: Path, delta: float) -> HeldOutCertificate:
     evidence = read_evidence(folder, record)
     make = _votes if record.choose == "vote" else _certificates
     issued = {c.part: c for c in make(record, evidence, delta, before)}
+    if record.costs is None:
+        labels = np.array(record.classes)[evidence.labels]
+        remark = above_constant(issued[part].bound, labels, evidence.groups)
+        issued[part] = replace(issued[part], remarks=() if remark is None else (remark,))
     issue(folder, part, list(issued.values()))
     return issued[part]
 
@@ -84,6 +89,6 @@ def _votes(
     for theorem in _VOTES:
         prior = list(e.shares.values())
         vote = vote_of(wrong, there.groups, prior, ledger[theorem], theorem)(np.asarray(e.weights))
-        again = replace(before[theorem], delta=delta, ledger=dict(ledger.parts))
+        again = replace(before[theorem], remarks=(), delta=delta, ledger=dict(ledger.parts))
         found.append(replace(again, bound=vote.bound, kl=vote.kl))
     return found

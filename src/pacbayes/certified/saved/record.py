@@ -87,4 +87,5 @@ def read_certificates(folder: Path) -> tuple[str, dict[str, HeldOutCertificate]]
 
 
 def _certificate(record: dict[str, Any]) -> HeldOutCertificate:
-    return HeldOutCertificate(**{**record, "assumptions": tuple(record["assumptions"])})
+    sentences = {name: tuple(record[name]) for name in ("assumptions", "remarks")}
+    return HeldOutCertificate(**(record | sentences))

@@ -23,26 +23,27 @@ from pacbayes.data import load as load_data
 from pacbayes.data.sample import NoSampleError
 from pacbayes.verify import Finding
 
-__all__ = ["features_of", "verify_classifier"]
+__all__ = ["check_fully", "features_of"]
 
 Array = NDArray[Any]
 
 
-def verify_classifier(
-    folder: Path, *, full: bool = False, data: Path | None = None, trusted: Sequence[str] = ()
+def check_fully(
+    folder: Path, data: Path | None = None, trusted: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Check all certificates of a saved classifier.
+    """Check all certificates of a saved classifier, and predict the bound set again.
+
+    The models are loaded as plain data of trusted types, and only if all other checks hold.
 
     Args:
-        full: also load the models, as plain data of trusted types, and predict the bound set again.
         data: file with the examples, if they are neither in the folder nor where they were.
         trusted: types of your own that loading may execute.
     """
     found = []
-    for finding in check_classifier(folder, full=full):
+    for finding in check_classifier(folder, full=True):
         yield finding
         found.append(finding)
-    if full and all(finding.holds for finding in found):  # only then is the folder what was saved
+    if all(finding.holds for finding in found):
         yield from _replayed(folder, data, trusted)
 
 
@@ -55,7 +56,10 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     yield Finding("hash of the features", same, detail)
     if not same:
         return
-    if labels is not None:
+    if labels is None:
+        said = "the labels are those of the examples; --data compares them with a file"
+        yield Finding("word", True, said, word=True)
+    else:
         equal = [record.classes[i] for i in evidence["labels"]] == labels
         yield Finding("labels", equal, f"{len(labels)} compared with the data")
     yield _sample(X, evidence["labels"], record)

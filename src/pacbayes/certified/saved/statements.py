@@ -71,6 +71,8 @@ class Claim(_Record):
     """The fields of a certificate that are checked."""
 
     bound: float = Field(ge=0)
+    quantity: str
+    predictor: str
     theorem: Literal["held-out", "kl-chernoff", "first-order", "tandem"]
     n: int = Field(ge=0)
     losses: float = Field(ge=0)

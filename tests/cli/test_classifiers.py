@@ -1,0 +1,174 @@
+"""The commands on classifiers other than networks, as a user meets them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pacbayes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of numbers, texts and missing values, a test table, and a forest fitted to them."""
+    place = tmp_path_factory.mktemp("classifiers")
+    rng = np.random.default_rng(0)
+    size, colour = rng.normal(size=400), rng.choice(["red", "green", "blue"], 400)
+    frame = pd.DataFrame({"size": size, "colour": colour, "owned": rng.choice(["yes", "no"], 400)})
+    frame["kind"] = np.where(size + (colour == "red") > 0.3, "good", "bad")
+    frame.loc[3, "size"] = np.nan
+    frame[:300].to_csv(place / "train.csv", index=False)
+    frame[300:].to_csv(place / "test.csv", index=False)
+    frame[300:][["owned", "colour", "size"]].to_parquet(place / "new.parquet")
+    return place
+
+
+@pytest.fixture(scope="module")
+def forest(folder, run_cli_once):
+    arguments = ("--dataset", folder / "train.csv", "--test-data", folder / "test.csv")
+    code, out, err = run_cli_once("train", *arguments, "--model", "forest", "--out", folder / "f")
+    assert code == 0, err
+    assert "Certificate: at most " in out
+    assert "Test error: " in out
+    return folder / "f"
+
+
+@pytest.fixture(scope="module")
+def run_cli_once():
+    def run(*arguments):
+        command = [sys.executable, "-m", "pacbayes", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_a_forest_is_verified_with_and_without_predicting_again(forest, run_cli):
+    code, out, _ = run_cli("verify", forest)
+    assert code == 0
+    assert "Not checked: the models give the recorded predictions" in out
+    assert "predictions taken as recorded; use --full to make them again" in out
+    code, out, _ = run_cli("verify", forest / "certificate.json", "--full")
+    assert code == 0
+    assert "ok    labels: 300 compared with the data" in out
+    assert "ok    predictions made again: 0 of 135 differ" in out
+    assert "taken as recorded" not in out
+    answer = json.loads(run_cli("verify", forest, "--json")[1])
+    assert answer["holds"]
+
+
+def test_plain_verification_runs_without_torch_and_models(forest):
+    code = (
+        "import sys, pathlib\n"
+        "from pacbayes.certified.saved.checking import check_classifier\n"
+        f"assert all(f.holds for f in check_classifier(pathlib.Path({str(forest)!r})))\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'sklearn', 'skops')))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_forged_bound_ends_with_exit_code_one(forest, run_cli, tmp_path):
+    import shutil
+
+    shutil.copytree(forest, tmp_path / "f")
+    path = tmp_path / "f" / "certificate.json"
+    record = json.loads(path.read_text())
+    record["certificates"]["random forest"]["bound"] = 0.001
+    path.write_text(json.dumps(record))
+    code, out, _ = run_cli("verify", tmp_path / "f")
+    assert code == 1
+    assert "FAIL  bound (held-out)" in out
+    assert "The certificate does NOT hold." in out
+
+
+def test_rows_are_predicted_by_column_name(forest, run_cli, folder, tmp_path):
+    code, out, err = run_cli("predict", forest, folder / "test.csv")
+    assert code == 0
+    assert "error on the labels given: " in err
+    code, other, err = run_cli("predict", forest, folder / "new.parquet")
+    assert (code, other) == (0, out)
+    assert "error on" not in err
+    code, _, _ = run_cli("predict", forest, folder / "new.parquet", "--out", tmp_path / "l.csv")
+    assert code == 0
+    assert (tmp_path / "l.csv").read_text() == out
+    frame = pd.read_csv(folder / "test.csv")
+    expected = pacbayes.load(forest).predict(frame[["size", "colour", "owned"]].to_numpy(object))
+    assert out.split()[0] == "label"
+    assert np.mean(np.array(out.split()[1:]) == expected) > 0.9  # truth values are texts here
+    code, _, err = run_cli("predict", forest, folder / "test.csv", "--out", forest / "run.json")
+    assert (code, "must be a .csv file" in err) == (2, True)
+
+
+def test_a_certificate_is_issued_again_at_another_delta(forest, run_cli):
+    code, out, err = run_cli("certify", forest, "--delta", 0.01)
+    assert code == 0
+    assert "with probability 0.99" in out
+    assert "another choice would not be paid for" in err
+    assert run_cli("verify", forest)[0] == 0
+    code, out, _ = run_cli("certify", forest, "--json")
+    assert json.loads(out)["delta"] == 0.05
+
+
+def test_the_report_is_a_page_of_its_own(forest, run_cli):
+    code, _, _ = run_cli("report", forest)
+    assert code == 0
+    page = (forest / "report.html").read_text()
+    for text in (
+        "at most",
+        "random forest",
+        "Confusion matrix",
+        "checks passed",
+        "share of",
+    ):
+        assert text in page
+    assert "error on the test set (100 examples)" in page
+    assert run_cli("verify", forest)[0] == 0  # the page is no foreign file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("certify", "--bound", "held-out"), "--bound has no effect on {run}, a classifier"),
+        (("verify", "--relearn"), "--relearn has no effect on {run}, a classifier"),
+        (("verify", "--data", "x.csv"), "--data has no effect without --full"),
+        (("export", "--format", "onnx", "--out", "x.onnx"), "cannot be exported as onnx"),
+    ],
+)
+def test_options_without_effect_are_refused(forest, run_cli, arguments, message):
+    code, out, err = run_cli(arguments[0], forest, *arguments[1:])
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message.format(run=forest) in err
+
+
+def test_options_of_networks_are_refused_for_other_models(run_cli, folder, tmp_path):
+    given = ("train", "--dataset", folder / "train.csv", "--out", tmp_path / "x")
+    code, _, err = run_cli(*given, "--model", "linear", "--epochs", 3)
+    assert code == 2
+    assert "--epochs has no effect on --model linear; leave it out" in err
+    code, _, err = run_cli(*given, "--model", "tree")
+    assert code == 2
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "notes.txt").touch()
+    code, _, err = run_cli(*given, "--model", "linear")
+    assert (code, "has other files (notes.txt)" in err) == (2, True)
+    assert sorted(p.name for p in (tmp_path / "x").iterdir()) == ["notes.txt"]
+
+
+def test_the_best_of_all_models_and_a_named_data_set(run_cli, folder, tmp_path):
+    given = ("--dataset", folder / "train.csv", "--model", "best", "--seed", 1, "--delta", 0.1)
+    code, out, _ = run_cli("train", *given, "--out", tmp_path / "best", "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["certificate"]["delta"] == 0.1
+    assert len(answer["certificate"]["ledger"]) == 5
+    code, _, err = run_cli(
+        "train", "--dataset", "digits", "--model", "linear", "--out", tmp_path / "digits"
+    )
+    assert code == 0, err
+    assert run_cli("verify", tmp_path / "digits", "--full")[0] == 0
+    assert run_cli("predict", tmp_path / "digits", "digits")[0] == 0
