@@ -14,6 +14,7 @@ __all__ = [
     "WIDTHS",
     "bound_fraction",
     "for_table",
+    "linear_weight",
     "prior_epochs",
     "prior_fraction",
 ]
@@ -53,3 +54,11 @@ def bound_fraction(n: int) -> float:
     0.45·min(1, (1000/n)^¼): 45 % of up to 1000, 36 % of 2500, 25 % of 10,000, 8 % of a million.
     """
     return 0.45 * min(1.0, math.pow(1000 / n, 0.25))
+
+
+def linear_weight(n: int) -> float:
+    """Return the weight of the linear model in the mean of candidates that are fitted to a table.
+
+    min(1, 1000/n): the others have weight 1, and gain more from further examples.
+    """
+    return min(1.0, 1000 / n)
