@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors reading tables mutants dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors reading tables tuning mutants dist clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -77,6 +77,9 @@ recipes: .venv/installed
 
 tables: .venv/installed
 	$(BIN)/python benchmarks/tables.py
+
+tuning: .venv/installed
+	$(BIN)/python benchmarks/tuning.py
 
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py

@@ -16,10 +16,10 @@ Gaps are in percentage points, against hold-out on the same split. A violation i
 below the 99 % lower confidence bound of the test error. Seconds are CPU time of `fit` on one
 thread. The script can be resumed; `--jobs 2` runs two at a time.
 
-The default candidates, their shares of δ and the rule for the size of the bound set were chosen
-among a few dozen variants, by an exploration on other random splits of these same sets. There the
-gain over hold-out looked larger than here. Nothing was changed after the first run on these splits,
-so they are a fair test of the choice among variants, but not of how it carries over to other sets.
+The defaults of both classifiers were chosen with seeds 10 to 12 (`make tuning`). Earlier defaults
+had been run with the seeds 0 to 2 that are reported here, so it was known where they lost, but
+rules were compared with the other seeds alone, and nothing was changed after the run on these. They
+are a fair test of the choice among rules, but not of how it carries over to other sets.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def hold_out(x: Any, y: Any, x_test: Any, y_test: Any, seed: int) -> list[Row]:
     own, held = order[len(y) // 4 :], order[: len(y) // 4]
     start = time.process_time()
     candidates = default_candidates(seed)
-    del candidates["neural network"]
+    del candidates["neural network"], candidates["extra trees"]
     best = max(
         candidates.values(), key=lambda m: cross_val_score(clone(m), x[own], y[own], cv=5).mean()
     )
@@ -266,7 +266,8 @@ def main() -> None:
     given = parser.parse_args()
     rows = [json.loads(line) for line in STORE.read_text().splitlines()] if STORE.exists() else []
     if given.again:
-        rows = [r for r in rows if r["contender"] not in {*given.contenders, "prior"}]
+        made = {*given.contenders, *(["prior"] if "pacbayes" in given.contenders else [])}
+        rows = [r for r in rows if r["contender"] not in made]
         STORE.write_text("".join(json.dumps(r) + "\n" for r in rows))
     there = {(r["set"], r["seed"], r["contender"]) for r in rows}
     wanted = [(s, seed, c) for seed in SEEDS for s in (*BUNDLED, *KEEL) for c in given.contenders]

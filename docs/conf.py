@@ -59,6 +59,8 @@ _PAGES = {
     "../benchmarks/priors.md": "measurements/priors.md",
     "../benchmarks/recipes.md": "measurements/recipes.md",
     "../benchmarks/results.md": "measurements/speed.md",
+    "../benchmarks/tables.md": "measurements/tables.md",
+    "../benchmarks/tuning.md": "measurements/tuning.md",
     "../results/certificates/README.md": "measurements/certificates.md",
     "../results/paper/table1.md": "measurements/paper.md",
     "../src/pacbayes/networks/quadrature.py": "api/networks.md#networks-quadrature",

@@ -487,7 +487,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         FORGED,
     ),
     ("data/sample.py", "near > _NEAR and not repeats", "False", FORGED),
-    ("data/sample.py", "_NEAR, _REMARKABLE = 0.2", "_NEAR, _REMARKABLE = 0.9999", EXAMPLES),
+    ("data/sample.py", "NEAR, _REMARKABLE = 0.2", "NEAR, _REMARKABLE = 0.9999", EXAMPLES),
     ("data/sample.py", "(_REPEATED_DISCRETE if discrete", "(_REPEATED if discrete", FORGED),
     ("data/sample.py", "_NATURAL ** (1 / D)", "1.0", EXAMPLES),
     ("data/sample.py", "units = (deviations.max(), deviations)", "units = (deviations,)", EXAMPLES),

@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pacbayes import defaults, kl
 from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
+from pacbayes.sklearn.parameters import settings_of
 from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer
 
@@ -395,3 +396,21 @@ def test_the_bound_set_is_where_errors_are_counted(models, cancer):
     model = models["drawn"]
     fraction = defaults.prior_fraction(len(cancer[0]))
     np.testing.assert_array_equal(split(len(cancer[0]), fraction, model._seed)[1], model.bound_set_)
+
+
+def test_a_linear_network_learns_a_small_table():
+    """A hundred epochs of 82 examples are 600 steps, after which it errs on a fifth of iris."""
+    x, y = load_iris(return_X_y=True)
+    model = PACBayesClassifier(widths=(), predictor="fixed", epochs=1, random_state=0).fit(x, y)
+    assert model.score(x, y) > 0.93
+
+
+def test_epochs_and_fraction_that_are_given_are_used(cancer):
+    x, _ = cancer
+    model = PACBayesClassifier(prior_fraction=0.25, epochs=1, prior_epochs=3, random_state=0)
+    settings = settings_of(model, 2, len(x), 0)
+    assert (settings.prior_fraction, settings.prior_epochs) == (0.25, 3)
+    settings = settings_of(PACBayesClassifier(), 2, len(x), 0)
+    own = round(defaults.prior_fraction(len(x)) * len(x))
+    assert settings.prior_fraction == defaults.prior_fraction(len(x))
+    assert settings.prior_epochs == defaults.prior_epochs(own, settings.batch(own)) > 100

@@ -11,28 +11,46 @@ from typing import Any
 
 __all__ = [
     "LEAST_BOUND_SET",
+    "LEAST_STEPS",
     "WIDTHS",
+    "batch_size",
     "bound_fraction",
     "for_table",
+    "linear_weight",
     "prior_epochs",
     "prior_fraction",
 ]
 
 WIDTHS = (100,)  # of the hidden layers of a network for tables
 LEAST_BOUND_SET = 8  # examples
+LEAST_STEPS = 3000  # of the optimiser, in which a prior learns
 
 
 def prior_fraction(n: int) -> float:
-    """Return the fraction of n examples that a network's prior learns from: one half.
+    """Return the fraction of n examples that a network's prior learns from.
 
-    At least `LEAST_BOUND_SET` examples are left for the bound set.
+    What `bound_fraction` leaves, but at most so many that `LEAST_BOUND_SET` examples remain.
     """
-    return min(0.5, 1 - LEAST_BOUND_SET / n)
+    return min(1 - bound_fraction(n), 1 - LEAST_BOUND_SET / n)
 
 
-def prior_epochs(own: int) -> int:
-    """Return the epochs in which a prior learns from its own part of the examples."""
-    return 100
+def prior_epochs(own: int, batch: int) -> int:
+    """Return the epochs in which a prior learns from its own examples.
+
+    At least 100, and enough for `LEAST_STEPS` steps of the optimiser: a hundred epochs of sixty
+    examples are 400 steps, after which a linear network has hardly learned.
+
+    Args:
+        own: number of the prior's examples.
+        batch: number of examples in a step.
+    """
+    steps = math.ceil(own / batch)  # of an epoch
+    return max(100, math.ceil(LEAST_STEPS / steps))
+
+
+def batch_size(n: int) -> int:
+    """Return the batch size for n examples: enough steps for few, enough work for many."""
+    return min(512, max(16, n // 100))
 
 
 def for_table(n: int, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,7 +61,9 @@ def for_table(n: int, given: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value is not None}
     found: dict[str, Any] = {"widths": WIDTHS, "prior_fraction": prior_fraction(n)} | chosen
     if fraction := found["prior_fraction"]:
-        found.setdefault("prior_epochs", prior_epochs(round(fraction * n)))
+        own = round(fraction * n)
+        batch = found.get("batch_size") or batch_size(own)
+        found.setdefault("prior_epochs", prior_epochs(own, batch))
     return found
 
 
@@ -53,3 +73,11 @@ def bound_fraction(n: int) -> float:
     0.45·min(1, (1000/n)^¼): 45 % of up to 1000, 36 % of 2500, 25 % of 10,000, 8 % of a million.
     """
     return 0.45 * min(1.0, math.pow(1000 / n, 0.25))
+
+
+def linear_weight(n: int) -> float:
+    """Return the weight of the linear model in the mean of candidates that are fitted to a table.
+
+    min(1, 1000/n): the others have weight 1, and gain more from further examples.
+    """
+    return min(1.0, 1000 / n)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from pacbayes import paper
 from pacbayes.choices import Activation, Augmentation, Engine, Estimator, Objective, Protocol
+from pacbayes.defaults import batch_size
 
 __all__ = ["Settings"]
 
@@ -85,8 +86,8 @@ class Settings(BaseModel):
             raise ValueError(f"{self.estimator} needs at least 2 samples, got {self.samples}")
 
     def batch(self, n: int) -> int:
-        """Return the batch size for n examples: enough steps for few, enough work for many."""
-        return self.batch_size or min(512, max(16, n // 100))
+        """Return the batch size for n examples."""
+        return self.batch_size or batch_size(n)
 
     @classmethod
     def of(

@@ -11,6 +11,7 @@ from pacbayes.certified.candidates import (
     MEAN,
     MeanOfProbabilities,
     default_candidates,
+    mean_weights,
     named,
     shares,
 )
@@ -27,7 +28,7 @@ def test_shares_add_up_to_at_most_one(count):
 
 def test_the_mean_gets_most_of_delta():
     found = shares(["a", "b", MEAN], None)
-    assert found == pytest.approx([0.1, 0.1, 0.8])
+    assert found == pytest.approx([0.05, 0.05, 0.9])
 
 
 def test_stated_shares_may_be_named_or_in_order_and_need_not_add_up_to_one():
@@ -65,3 +66,17 @@ def test_the_mean_has_a_column_for_every_class_even_if_a_member_never_saw_it():
     np.testing.assert_allclose(p[:, 0], all_classes.predict_proba(x)[:, 0] / 2)
     np.testing.assert_allclose(p.sum(1), 1)
     np.testing.assert_array_equal(mean.predict(x), p.argmax(1))
+
+
+def test_the_mean_weighs_its_members():
+    x, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    members = [GaussianNB().fit(x, y), LogisticRegression().fit(x, y)]
+    p, q = (member.predict_proba(x) for member in members)
+    mean = MeanOfProbabilities(members, np.array([0, 1]), [1.0, 0.25])
+    np.testing.assert_allclose(mean.predict_proba(x), 0.8 * p + 0.2 * q)
+
+
+def test_the_linear_model_counts_less_among_many_examples():
+    assert mean_weights(4000) == {"logistic regression": 0.25}
+    assert mean_weights(10) == {"logistic regression": 1.0}
+    assert mean_weights(10).keys() <= default_candidates(0).keys()

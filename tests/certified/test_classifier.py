@@ -80,7 +80,7 @@ def test_candidates_never_see_the_bound_set(model, cancer):
 def test_all_candidates_are_paid_for_and_the_smallest_bound_is_chosen(model):
     shares = model.certificate_.ledger
     assert list(shares) == ["bayes", "tree", "mean"]
-    assert list(shares.values()) == pytest.approx([0.005, 0.005, 0.04])
+    assert list(shares.values()) == pytest.approx([0.0025, 0.0025, 0.045])
     issued = {name: c.bound for name, c in model.certificates_.items()}
     assert model.chosen_ == min(issued, key=issued.get)
     assert model.certificate_ is model.certificates_[model.chosen_]
@@ -172,7 +172,7 @@ def test_classes_are_certified_on_their_own_examples(cancer):
         errors = int((predicted[theirs] != label).sum())
         assert (c.n, c.losses) == (theirs.sum(), errors)
         assert c.bound == bounds.clopper_pearson(errors / c.n, c.n, c.ledger[c.part])
-        assert c.part == f"{model.chosen_}, class {label}"
+        assert c.part == f'"{model.chosen_}", class {label}'
     assert len(c.ledger) == 9  # three candidates: all examples and two classes each
     assert sum(c.ledger.values()) == pytest.approx(0.05)
 
@@ -274,7 +274,8 @@ def test_without_arguments_any_table_will_do(people):
     x, y = people
     model = CertifiedClassifier(random_state=0).fit(x, y)
     assert list(model.candidates_) == [
-        *("gradient boosting", "random forest", "logistic regression", "neural network", "mean"),
+        *("gradient boosting", "random forest", "extra trees", "logistic regression"),
+        *("neural network", "mean"),
     ]
     assert model.certificate_.bound < 0.45
     assert model.predict_proba(x.head(3)).shape == (3, 2)
@@ -340,6 +341,60 @@ def test_no_certificate_for_repeated_examples_unless_they_are_natural(people):
 
 def _coded(model):
     return make_pipeline(make_column_transformer((SimpleImputer(), ["age"])), model)
+
+
+def test_near_copies_in_a_table_with_strings_cost_the_certificate(people):
+    x, y = people
+    table = pd.concat([x, x.assign(age=x["age"] + 1e-6)], ignore_index=True)
+    labels = pd.concat([y, y], ignore_index=True)
+    model = CertifiedClassifier(_coded(TREE), random_state=0)
+    with pytest.warns(CertificateWarning, match="% of the bound set are near copies"):
+        assert model.fit(table, labels).certificate_ is None
+
+
+@pytest.mark.filterwarnings("ignore:The certificate of")
+def test_examples_that_belong_together_can_be_copies_of_each_other(people):
+    x, y = people
+    table, labels = pd.concat([x, x]), pd.concat([y, y])
+    patients = np.tile(np.arange(len(x)), 2)
+    model = CertifiedClassifier(_coded(TREE), random_state=0)
+    assert model.fit(table, labels, groups=patients).certificate_.unit == "groups"
+
+
+@pytest.mark.filterwarnings("ignore:The certificate of")
+def test_copies_can_be_removed_before_the_split():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"age": rng.normal(size=300), "city": rng.choice(["Rome", "Oslo"], 300)})
+    y = x["age"] > 0
+    model = CertifiedClassifier(_coded(TREE), deduplicate=True, random_state=0)
+    model.fit(pd.concat([x, x]), pd.concat([y, y]))
+    once = CertifiedClassifier(_coded(TREE), random_state=0).fit(x, y)
+    np.testing.assert_array_equal(model.bound_set_, once.bound_set_)
+    assert model.certificate_.bound == once.certificate_.bound
+    sentence = "New examples do not repeat either: copies were removed (by deduplicate=True)."
+    assert sentence in model.certificate_.assumptions
+
+
+def test_assumptions_name_what_nobody_can_check(model):
+    sentences = model.certificate_.assumptions
+    seed = model.certificate_.provenance["seed"]
+    assert f"No other split was tried than that of seed {seed}." in sentences
+    assert any("never saw the bound set" in s for s in sentences)
+    assert any("independent" in s for s in sentences)
+    assert any("chosen in advance" in s for s in sentences)
+    assert any("than the ledger pays for" in s for s in sentences)
+    assert not any("repeat" in s for s in sentences)  # nothing was declared
+
+
+def test_names_of_candidates_and_classes_cannot_collide(cancer):
+    x, y = cancer
+    names = ["tree", "tree, class benign", '"tree"', '"tree", class benign', "all"]
+    model = CertifiedClassifier(
+        candidates=dict.fromkeys(names, TREE), average=False, per_class=True, random_state=0
+    ).fit(x, y)
+    assert len(model.certificate_.ledger) == 3 * len(names)
+    assert set(model.certificate_.ledger.values()) == {model.certificate_.ledger['"tree"']}
+    assert sum(model.certificate_.ledger.values()) == pytest.approx(0.05)
 
 
 def test_a_certificate_worse_than_guessing_comes_with_a_warning():

@@ -1,59 +1,38 @@
-"""Rows that cannot be a sample are found in any kind of table."""
+"""What was fitted before a classifier saw its examples is found, in workers too."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy.sparse import csr_array
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import VotingClassifier
+from sklearn.model_selection import cross_validate
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from pacbayes.certified.origin import check_batches, check_rows
-from pacbayes.data.sample import FittedError, NoSampleError
+from pacbayes import CertifiedClassifier
+from pacbayes.certified.origin import check_batches
+from pacbayes.data.sample import NoSampleError
 
-RNG = np.random.default_rng(0)
-NUMBERS = RNG.random((200, 2))
-WORDS = RNG.choice(["a", "b"], 200)
-MIXED = pd.DataFrame({"number": NUMBERS[:, 0], "word": WORDS})
-TABLES = {
-    "array": NUMBERS,
-    "frame of numbers": pd.DataFrame(NUMBERS),
-    "frame": MIXED,
-    "objects": MIXED.to_numpy(object),
-    "sparse": csr_array(NUMBERS),
-    "texts": [f"text {i}" for i in range(200)],
-    "holes": np.where(RNG.random((200, 2)) < 0.02, np.nan, NUMBERS),
-}
+pytestmark = pytest.mark.filterwarnings("ignore:no certificate")
+NUMBERS = np.random.default_rng(0).random((200, 2))
+MODEL = CertifiedClassifier(GaussianNB(), random_state=0)
+CANCER = load_breast_cancer(return_X_y=True)
 
 
-def again(table, chosen):
-    if hasattr(table, "iloc"):
-        return table.iloc[chosen]
-    return [table[i] for i in chosen] if isinstance(table, list) else table[chosen]
+def test_a_pipeline_around_an_ensemble_with_workers_does_not_hide():
+    ensemble = VotingClassifier([("it", MODEL), ("other", GaussianNB())], n_jobs=2)
+    found = make_pipeline(StandardScaler(), ensemble).fit(*CANCER)[-1].estimators_[0]
+    assert found.certificate_ is None
+    alone = VotingClassifier([("it", MODEL), ("other", GaussianNB())]).fit(*CANCER)
+    assert alone.estimators_[0].certificate_ is not None
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_rows_drawn_with_replacement_are_found(name):
-    y, chosen = np.zeros(200), RNG.integers(0, 200, 200)
-    check_rows(TABLES[name], y, repeats=False)
-    with pytest.raises(NoSampleError, match=r"of 200 examples are duplicates"):
-        check_rows(again(TABLES[name], chosen), y, repeats=False)
-    check_rows(again(TABLES[name], chosen), y, repeats=True)
-
-
-def test_few_different_rows_are_natural_in_tables_of_categories():
-    check_rows(pd.DataFrame({"word": WORDS}), np.zeros(200), repeats=False)
-    check_rows(WORDS[:, None].astype(object), np.zeros(200), repeats=False)
-
-
-def test_the_same_features_with_another_label_are_another_example():
-    twice = np.concatenate([NUMBERS, NUMBERS])
-    check_rows(twice, np.repeat([0, 1], 200), repeats=False)
-    check_rows(twice.astype(object), np.repeat(["x", "y"], 200), repeats=False)
-
-
-def test_a_table_scaled_to_fit_is_found():
-    x = np.random.default_rng(1).normal(size=(200, 4))
-    for table in (x - x.mean(0), pd.DataFrame(x - x.mean(0))):
-        with pytest.raises(FittedError, match="mean zero"):
-            check_rows(table, np.zeros(200), repeats=True)
+def test_workers_of_a_cross_validation_hide_nothing():
+    found = cross_validate(MODEL, *CANCER, cv=2, n_jobs=2, return_estimator=True)["estimator"]
+    assert all(model.certificate_ is not None for model in found)
+    pipeline = make_pipeline(StandardScaler(), MODEL)
+    found = cross_validate(pipeline, *CANCER, cv=2, n_jobs=2, return_estimator=True)["estimator"]
+    assert all(model[-1].certificate_ is None for model in found)
 
 
 def test_answers_may_not_depend_on_the_batch():

@@ -41,7 +41,7 @@ def test_groups_are_counted_instead_of_examples(sample):
     assert (c.n, c.unit, c.theorem) == (50, "groups", "kl-chernoff")
     assert c.bound == pytest.approx(bounds.kl_chernoff(mean, 50, 0.05), rel=1e-9)
     assert "error within a new group" in str(c)
-    assert c.assumptions[0].startswith("groups are independent")
+    assert c.assumptions[0].startswith("The groups are independent")
 
 
 def test_costs_need_the_order_of_their_classes(sample):

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -16,24 +20,43 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pacbayes.certified.encoder import TableEncoder
+from pacbayes.defaults import linear_weight
 
-__all__ = ["MEAN", "MeanOfProbabilities", "default_candidates", "named", "probabilities", "shares"]
+__all__ = [
+    "MEAN",
+    "MeanOfProbabilities",
+    "default_candidates",
+    "mean_weights",
+    "named",
+    "probabilities",
+    "shares",
+]
 
 Array = NDArray[Any]
 Weights = Mapping[str, float] | Sequence[float]
 MEAN = "mean"
-_FOR_MEAN = 0.8
+_LINEAR = "logistic regression"
+_FOR_MEAN = 0.9
 _ROUND_DOWN = 1 - 2.0**-50  # shares that add up to 1 must not add up to more in floating point
 
 
 def default_candidates(seed: int) -> dict[str, Any]:
-    """Return gradient boosting, a random forest, logistic regression and a neural network."""
+    """Return gradient boosting, two forests, logistic regression and a neural network."""
     return {
         "gradient boosting": _trees(HistGradientBoostingClassifier(random_state=seed)),
         "random forest": _trees(RandomForestClassifier(random_state=seed)),
-        "logistic regression": _scaled(LogisticRegression(max_iter=1000)),
+        "extra trees": _trees(ExtraTreesClassifier(random_state=seed)),
+        _LINEAR: _scaled(LogisticRegression(max_iter=1000)),
         "neural network": _scaled(MLPClassifier(random_state=seed)),
     }
+
+
+def mean_weights(n: int) -> dict[str, float]:
+    """Return weights other than 1 in the mean of the default candidates.
+
+    A linear model helps where there are few examples and falls behind where there are many.
+    """
+    return {_LINEAR: linear_weight(n)}
 
 
 def _trees(model: Any) -> Pipeline:
@@ -68,7 +91,7 @@ def _numbered(estimators: Sequence[Any]) -> dict[str, Any]:
 def shares(names: Sequence[str], given: Weights | None) -> list[float]:
     """Return the share of δ that each candidate may spend; they add up to at most 1.
 
-    By default 80 % goes to the mean of all candidates, which is most often the best, and the others
+    By default 90 % goes to the mean of all candidates, which is most often the best, and the others
     share the rest equally; without a mean, all have equal shares.
 
     Args:
@@ -94,19 +117,24 @@ def _in_order(names: Sequence[str], given: Weights) -> list[float]:
 
 
 class MeanOfProbabilities:
-    """The classifier that answers by the mean of its members' `predict_proba`.
+    """The classifier that answers by a weighted mean of its members' `predict_proba`.
 
     Args:
         members: fitted classifiers.
         classes: all labels, sorted.
+        weights: one for each member, fixed before the bound set is seen; equal by default.
     """
 
-    def __init__(self, members: Sequence[Any], classes: Array) -> None:
+    def __init__(
+        self, members: Sequence[Any], classes: Array, weights: Sequence[float] | None = None
+    ) -> None:
         self.members = tuple(members)
         self.classes_ = classes
+        self.weights = None if weights is None else tuple(weights)
 
     def predict_proba(self, X: Any) -> Array:
-        mean: Array = np.mean([probabilities(m, X, self.classes_) for m in self.members], axis=0)
+        each = [probabilities(member, X, self.classes_) for member in self.members]
+        mean: Array = np.average(each, axis=0, weights=self.weights)
         return mean
 
     def predict(self, X: Any) -> Array:

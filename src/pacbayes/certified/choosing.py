@@ -14,8 +14,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import _safe_indexing
 
-from pacbayes.certificates.remarks import CertificateWarning
+from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.certified.abstention import threshold_for
+from pacbayes.certified.assumptions import SplitAssumptions
 from pacbayes.certified.candidates import MEAN, MeanOfProbabilities, probabilities, shares
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import (
@@ -47,6 +48,7 @@ class Task:
     Attributes:
         candidates: not yet fitted, by name.
         settings: parameters of the classifier.
+        weights: of candidates in their mean, by name; 1 where there is none.
         quiet: warnings of candidates that are of no interest, such as their own certificates.
     """
 
@@ -58,7 +60,14 @@ class Task:
     candidates: dict[str, Any]
     loss: Loss
     settings: Mapping[str, Any]
+    weights: Mapping[str, float] = field(default_factory=dict)
     quiet: tuple[type[Warning], ...] = (CertificateWarning,)
+
+    @property
+    def assumed(self) -> SplitAssumptions:
+        """What certificates take on trust."""
+        unit, given = "examples" if self.groups is None else "groups", self.settings
+        return SplitAssumptions(unit, self.split.seed, given["repeats"], given["deduplicate"])
 
     def part(self, indices: Array) -> tuple[Any, Array, Array | None]:
         """Return examples, labels and groups at these indices."""
@@ -100,15 +109,26 @@ def choose(task: Task) -> Chosen:
     if len(np.unique(task.y[task.split.own])) < 2:
         raise ValueError("the examples outside the bound set are all of one class; need more data")
     if how == "vote":
-        return _vote(task)
+        return _remarked(task, _vote(task))
     candidates = task.candidates
     if how == "cross-validation" and len(candidates) > 1:
         best = min(candidates, key=lambda name: _cross_validated_loss(task, name))
         candidates = {best: candidates[best]}
     fitted = _fitted(task, candidates)
     if task.settings["average"] and len(fitted) > 1:
-        fitted |= _mean(fitted, task.classes)
-    return _best(task, fitted)
+        fitted |= _mean(task, fitted)
+    return _remarked(task, _best(task, fitted))
+
+
+def _remarked(task: Task, chosen: Chosen) -> Chosen:
+    """Add a remark to a certificate that is above the error of a constant answer."""
+    plain = chosen.certificate
+    remark = above_constant(plain.bound, task.y, task.groups)
+    if remark is None or task.loss.costs is not None:
+        return chosen
+    loud = replace(plain, remarks=(remark,))
+    issued = {name: loud if c is plain else c for name, c in chosen.certificates.items()}
+    return replace(chosen, certificate=loud, certificates=issued)
 
 
 def _fitted(task: Task, candidates: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,10 +147,11 @@ def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
         return model.fit(X, y)
 
 
-def _mean(fitted: Mapping[str, Any], classes: Array) -> dict[str, Any]:
+def _mean(task: Task, fitted: Mapping[str, Any]) -> dict[str, Any]:
     if not all(hasattr(model, "predict_proba") for model in fitted.values()):
         return {}
-    return {MEAN: MeanOfProbabilities(list(fitted.values()), classes)}
+    weights = [task.weights.get(name, 1.0) for name in fitted]
+    return {MEAN: MeanOfProbabilities(list(fitted.values()), task.classes, weights)}
 
 
 def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
@@ -140,7 +161,8 @@ def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
     given = None if task.settings["choose"] == "cross-validation" else given
     parts, claims = shares(names, given), _claims(task)
     ledger = share_out(task.settings["delta"], names, parts, claims)
-    there = BoundSet(y, groups, task.loss, ledger, task.split)
+    several = len(claims) > 1
+    there = BoundSet(y, groups, task.loss, ledger, task.split, task.assumed, several)
     predicted = {name: labels_of(model.predict, X, len(y)) for name, model in fitted.items()}
     issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
     best = min(names, key=lambda name: issued[name].bound)
@@ -166,7 +188,8 @@ def _claims(task: Task) -> list[str]:
 def _abstaining(task: Task, chosen: Chosen, there: BoundSet, predicted: Array, X: Any) -> Chosen:
     """Certify answered examples; the threshold is a function of the candidate's own examples."""
     members = [n for n in task.candidates if chosen.name in (n, MEAN)]
-    p = np.mean([_cross_validated(task, n, "predict_proba") for n in members], axis=0)
+    each = [_cross_validated(task, n, "predict_proba") for n in members]
+    p = np.average(each, axis=0, weights=[task.weights.get(n, 1.0) for n in members])
     own = np.unique(task.y[task.split.own])
     wrong = own[p.argmax(axis=1)] != task.y[task.split.own]
     threshold = threshold_for(p.max(axis=1), wrong, task.settings["target_error"])
@@ -214,7 +237,7 @@ def _vote(task: Task) -> Chosen:
     best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
                key=lambda vote: vote.bound)  # fmt: skip
     model = WeightedVote(list(fitted.values()), best.weights, task.classes)
-    there = BoundSet(y, groups, task.loss, ledger, task.split)
+    there = BoundSet(y, groups, task.loss, ledger, task.split, task.assumed)
     issued = {}
     for t in _VOTES:  # both hold for all weights at once
         vote = vote_of(wrong, groups, prior, ledger[t], t)(best.weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.bounds.ledger import Ledger
+from pacbayes.certified.assumptions import SplitAssumptions
 from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
 from pacbayes.certified.losses import Loss, of_units
-from pacbayes.certified.predictor import independence, quantity
+from pacbayes.certified.predictor import quantity
 from pacbayes.certified.splitting import Split
 
 __all__ = ["ANSWERED", "OVERALL", "UNANSWERED", "BoundSet", "class_claim", "share_out"]
@@ -31,19 +33,29 @@ def share_out(
     delta: float, names: Sequence[str], shares: Sequence[float], claims: Sequence[str]
 ) -> Ledger:
     """Share δ among candidates as stated, and each share equally among its claims."""
+    several = len(claims) > 1
     if len(names) == len(claims) == 1:
-        return Ledger.equal(delta, part_of(names[0], claims[0]))
+        return Ledger.equal(delta, part_of(names[0], claims[0], several=several))
     parts = {
-        part_of(name, claim): delta * share / len(claims) * _ROUND_DOWN
+        part_of(name, claim, several=several): delta * share / len(claims) * _ROUND_DOWN
         for name, share in zip(names, shares, strict=True)
         for claim in claims
     }
+    if len(parts) < len(names) * len(claims):
+        raise ValueError(f"two classes have the same name in {list(claims)}; rename one")
     return Ledger(delta, parts)
 
 
-def part_of(name: str, claim: str) -> str:
-    """Return the name of a part of the ledger."""
-    return name if claim == OVERALL else f"{name}, {claim}"
+def part_of(name: str, claim: str, *, several: bool) -> str:
+    """Return the name of a part of the ledger, different for every candidate and claim.
+
+    If there are several claims, the name is quoted as in JSON. What comes before the closing quote
+    is then the candidate and what comes after it the claim, whatever they contain.
+    """
+    if not several:
+        return name
+    quoted = json.dumps(name, ensure_ascii=False)
+    return quoted if claim == OVERALL else f"{quoted}, {claim}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,8 @@ class BoundSet:
         loss: what a wrong answer costs.
         ledger: how δ is shared.
         split: where the bound set comes from.
+        assumed: what certificates on it assume.
+        several: whether the ledger has several claims about each candidate.
     """
 
     y: Array
@@ -62,6 +76,8 @@ class BoundSet:
     loss: Loss
     ledger: Ledger
     split: Split
+    assumed: SplitAssumptions
+    several: bool = False
 
     @property
     def unit(self) -> str:
@@ -106,26 +122,14 @@ class BoundSet:
         return certify_losses(
             losses,
             self.ledger,
-            part_of(name, claim),
+            part_of(name, claim, several=self.several),
             binary=binary and self.groups is None,
             scale=scale,
             quantity=what,
             unit=self.unit,
             predictor=f"{name}, fitted to {len(self.split.own)} other examples",
-            assumptions=self.assumptions,
+            assumptions=tuple(self.assumed.sentences()),
             provenance=self.provenance,
-        )
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the certificates take on trust."""
-        return (
-            independence(self.groups),
-            f"the bound set was drawn from seed {self.split.seed}, and from no other seed before",
-            "candidates were fitted to the other examples alone, and all of them are in the ledger",
-            "the features of an example were computed without the other examples",
-            "the set of classes was known beforehand",
-            "repeated examples, if there are any, occur naturally",
         )
 
     @property

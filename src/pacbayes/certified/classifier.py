@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,47 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils import _safe_indexing, check_random_state, indexable
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_y,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, validate_data
 
 from pacbayes.bounds.domain import check_probability
-from pacbayes.certificates.remarks import CertificateWarning, above_constant
-from pacbayes.certified.candidates import named, probabilities
+from pacbayes.certificates.remarks import CertificateWarning
+from pacbayes.certified.candidates import mean_weights, named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, Chosen, Task, choose
+from pacbayes.certified.copies import check_copies, check_near_copies, first_of_each
+from pacbayes.certified.delegation import delegated, take_input_tags
 from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
-from pacbayes.certified.origin import check_batches, check_origin, check_rows
+from pacbayes.certified.origin import check_batches, check_origin
 from pacbayes.certified.splitting import Fraction, split_off
 from pacbayes.data.sample import NoSampleError
 
 __all__ = ["CertifiedClassifier"]
 
 Array = NDArray[Any]
-
-
-def _delegated(name: str) -> Any:
-    """Offer a method if the chosen estimator has it; before fitting, if the given one does."""
-
-    def offered(self: Any) -> bool:
-        if hasattr(self, "estimator_"):
-            return hasattr(self.estimator_, name)
-        return name == "predict_proba" if self.estimator is None else hasattr(self.estimator, name)
-
-    return available_if(offered)
-
-
-def _first(model: Any) -> Any:
-    """Return what receives the features: the first step of a pipeline, or the model itself."""
-    return model[0] if isinstance(model, Pipeline) else model
 
 
 class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -68,14 +46,15 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         estimator: a classifier or pipeline to certify alone. It gets examples as they come: arrays,
             data frames, strings, missing values.
         candidates: classifiers to choose from, as a list or dict; by default gradient boosting, a
-            random forest, logistic regression and a neural network, for tables of numbers and
-            categories.
+            random forest, extra trees, logistic regression and a neural network, for tables of
+            numbers and categories.
         choose: `bound` chooses on the bound set, which shares of δ pay for. `cross-validation`
             chooses within the other examples, which costs no δ but fits each candidate five times
             more. `vote` certifies a weighted majority of the candidates.
-        average: let the mean of the candidates' `predict_proba` be one more candidate.
+        average: let the mean of the candidates' `predict_proba` be one more candidate. Among the
+            default candidates, logistic regression has the weight min(1, 1000/n) in it.
         shares: each candidate's share of δ, by name or in order (the mean is the last, `mean`). By
-            default 80 % for the mean, and equal shares of the rest for the others.
+            default 90 % for the mean, and equal shares of the rest for the others.
         bound_fraction: fraction of the examples, or groups, in the bound set; `auto` takes
             45 % of up to 1000, 36 % of 2500, 25 % of 10,000 and so on (`pacbayes.defaults`).
         per_class: also certify the error on each class; δ is shared with these certificates.
@@ -84,7 +63,9 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         target_error: abstain where confidence is low, so that the cross-validated error among the
             answered examples is at most this; `answers` tells which are answered.
         delta: probability with which any of the certificates may fail.
-        repeats: declares that examples naturally occur more than once.
+        repeats: declares that examples naturally occur more than once. Otherwise copies, exact and
+            near, cost the certificate; give `groups` if examples belong together.
+        deduplicate: keep only the first of examples that are the same, label included.
         n_jobs: candidates fitted in parallel.
         random_state: an int makes the split and the default candidates reproducible.
         verbose: print every candidate's result.
@@ -126,6 +107,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         target_error: float | None = None,
         delta: float = 0.05,
         repeats: bool = False,
+        deduplicate: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -141,6 +123,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.target_error = target_error
         self.delta = delta
         self.repeats = repeats
+        self.deduplicate = deduplicate
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -168,14 +151,16 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         defaults = self.estimator is None and self.candidates is None
         members = None if groups is None else column_or_1d(groups)
+        kept = first_of_each(X, y) if self.deduplicate else None
         seed = int(check_random_state(self.random_state).randint(2**31))
         task = Task(
             X=X,
             y=y,
             groups=members,
             classes=self.classes_,
-            split=split_off(len(y), self.bound_fraction, seed, members),
+            split=split_off(len(y), self.bound_fraction, seed, members, kept),
             candidates=named(self.estimator, self.candidates, seed),
+            weights=mean_weights(len(y)) if defaults else {},
             loss=Loss(self.classes_, self.costs),
             settings=self.get_params(deep=False),
             quiet=(CertificateWarning, *((ConvergenceWarning,) if defaults else ())),
@@ -189,12 +174,12 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         labels: Array = np.asarray(self._checked(X).predict(X))
         return labels
 
-    @_delegated("predict_proba")  # type: ignore[untyped-decorator]
+    @delegated("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return the chosen classifier's probabilities, (n, k). No certificate covers these."""
         return probabilities(self._checked(X), X, self.classes_)
 
-    @_delegated("decision_function")  # type: ignore[untyped-decorator]
+    @delegated("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Array:
         """Return the chosen classifier's scores."""
         scores: Array = np.asarray(self._checked(X).decision_function(X))
@@ -223,10 +208,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        candidates = named(self.estimator, self.candidates, 0).values()
-        inputs = [get_tags(_first(candidate)).input_tags for candidate in candidates]
-        for name in ("allow_nan", "sparse", "string", "categorical"):
-            setattr(tags.input_tags, name, all(getattr(tag, name) for tag in inputs))
+        take_input_tags(tags, named(self.estimator, self.candidates, 0).values())
         return tags
 
     def _checked(self, X: Any) -> Any:
@@ -264,9 +246,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Withdraw all certificates if examples are visibly no sample; warn about useless ones."""
         try:
             check_origin(self)
-            check_rows(task.X, task.y, repeats=self.repeats)
-            there = _safe_indexing(task.X, task.split.bound)
-            check_batches(self.estimator_.predict, there, self.predict(there))
+            self._check_examples(task)
         except NoSampleError as error:
             self.certificate_, self.certificates_ = None, {}
             for name in ("class_certificates_", "answered_certificate_", "unanswered_certificate_"):
@@ -275,13 +255,12 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             warnings.warn(f"no certificate: {error}", CertificateWarning, stacklevel=3)
             return
         assert self.certificate_ is not None
-        if task.loss.costs is None:
-            self._remark(above_constant(self.certificate_.bound, task.y, task.groups))
+        for remark in self.certificate_.remarks:
+            warnings.warn(remark, CertificateWarning, stacklevel=3)
 
-    def _remark(self, remark: str | None) -> None:
-        if remark is None or self.certificate_ is None:
-            return
-        warnings.warn(remark, CertificateWarning, stacklevel=4)
-        self.certificate_ = replace(self.certificate_, remarks=(remark,))
-        chosen = self.certificate_.part if self.choose == "vote" else self.chosen_
-        self.certificates_ = self.certificates_ | {chosen: self.certificate_}
+    def _check_examples(self, task: Task) -> None:
+        known = self.repeats or self.deduplicate
+        check_copies(task.X, task.y, task.groups, repeats=known)
+        check_near_copies(task.X, task.split, repeats=self.repeats)
+        there = _safe_indexing(task.X, task.split.bound)
+        check_batches(self.estimator_.predict, there, self.predict(there))

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["TableEncoder", "columns_of", "is_missing", "is_numeric"]
+__all__ = ["TableEncoder", "columns_of", "is_missing", "is_numeric", "numbers_of"]
 
 Array = NDArray[Any]
 _MISSING = "missing"
@@ -39,7 +39,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Find out which columns hold categories, and which categories."""
         columns = list(columns_of(X))
-        self.numeric_ = [_numbers(column) is not None for column in columns]
+        self.numeric_ = [numbers_of(column) is not None for column in columns]
         self.n_features_in_ = len(columns)
         pairs = zip(columns, self.numeric_, strict=True)
         words = [_words(column) for column, numeric in pairs if not numeric]
@@ -67,7 +67,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         parts, words = [], []
         for column, numeric in zip(columns, self.numeric_, strict=True):
             if numeric:
-                numbers = _numbers(column)
+                numbers = numbers_of(column)
                 parts.append((_where_possible(column) if numbers is None else numbers)[:, None])
             else:
                 words.append(_words(column))
@@ -102,10 +102,10 @@ def is_missing(value: Any) -> bool:
 
 def is_numeric(column: Array) -> bool:
     """Return whether a column holds numbers, booleans, dates or missing values alone."""
-    return _numbers(column) is not None
+    return numbers_of(column) is not None
 
 
-def _numbers(column: Array) -> Array | None:
+def numbers_of(column: Array) -> Array | None:
     """Return a column as float64 with NaN for missing values, or None if it holds categories."""
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from pacbayes.bounds.ledger import Ledger
+from pacbayes.certified.assumptions import predictor_assumptions
 from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
+from pacbayes.certified.copies import check_copies
 from pacbayes.certified.losses import Loss, of_units
-from pacbayes.certified.origin import check_batches, check_rows
+from pacbayes.certified.origin import check_batches
 
-__all__ = ["certify_predictor", "independence", "labels_of"]
+__all__ = ["certify_predictor", "labels_of", "quantity"]
 
 Array = NDArray[Any]
-FIXED = "the predictor was fixed, features and all, before anyone saw these examples"
 
 
 def certify_predictor(
@@ -60,9 +61,10 @@ before the bound set was seen
         raise ValueError("costs need classes=, the labels of their rows and columns in order")
     loss = Loss(np.asarray(classes if classes is not None else np.unique(y)), costs)
     predicted = labels_of(predict, x, len(y))
-    check_rows(x, y, repeats=repeats)
-    check_batches(predict, x, predicted)
     members = None if groups is None else column_or_1d(groups)
+    check_copies(x, y, members, repeats=repeats)
+    check_batches(predict, x, predicted)
+    unit = "examples" if members is None else "groups"
     return certify_losses(
         of_units(loss(predicted, y), members),
         Ledger.equal(delta, "held-out"),
@@ -70,20 +72,14 @@ before the bound set was seen
         binary=loss.binary and members is None,
         scale=loss.scale,
         quantity=quantity(loss.noun, members),
-        unit="examples" if members is None else "groups",
-        assumptions=(independence(members), FIXED),
+        unit=unit,
+        assumptions=predictor_assumptions(unit, repeats=repeats),
     )
 
 
 def quantity(noun: str, groups: Array | None) -> str:
     """Return what a certificate bounds, in words."""
     return noun if groups is None else f"mean {noun} within a new group"
-
-
-def independence(groups: Array | None) -> str:
-    """Return the assumption about the examples that no data can show."""
-    units = "examples" if groups is None else "groups"
-    return f"{units} are independent draws from one distribution, and new {units} come from it too"
 
 
 def labels_of(predict: Callable[[Any], Any], x: Any, n: int) -> Array:

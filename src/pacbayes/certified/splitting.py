@@ -39,13 +39,19 @@ class Split:
         return hashlib.sha256(self.bound.astype("<i8").tobytes()).hexdigest()
 
 
-def split_off(n: int, fraction: Fraction, seed: int, groups: Any = None) -> Split:
+def split_off(
+    n: int, fraction: Fraction, seed: int, groups: Any = None, kept: Indices | None = None
+) -> Split:
     """Draw the bound set from the seed, without stratification: it must be a random sample.
 
     Args:
         fraction: of the examples, or of the groups.
         groups: label of each example's group; a group goes to one side as a whole.
+        kept: indices of the examples to split, sorted; the others are on neither side.
     """
+    if kept is not None:
+        found = split_off(len(kept), fraction, seed, None if groups is None else groups[kept])
+        return Split(kept[found.own], kept[found.bound], seed)
     units = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     count = int(units.max()) + 1
     if fraction != "auto" and not 0 < fraction < 1:

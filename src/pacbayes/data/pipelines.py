@@ -16,8 +16,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _is_fitted
 
-__all__ = ["fitted_before", "is_searched", "refuse_fitted_state"]
+from pacbayes.data.sample import NoSampleError
 
+__all__ = ["fitted_before", "is_searched", "refuse_fitted_state", "refuse_hidden_callers"]
+
+_OPEN = ("sklearn.base", "sklearn.utils", "sklearn.model_selection")  # fit nothing before
 _UNCHANGED = (BaseSearchCV, VotingClassifier, OneVsRestClassifier)  # pass the features on as is
 
 
@@ -42,12 +45,37 @@ def is_searched(estimator: Any) -> bool:
     return any(isinstance(owner, BaseSearchCV) for owner in _callers(estimator))
 
 
+def refuse_hidden_callers(estimator: Any) -> None:
+    """Raise NoSampleError if an ensemble fits the estimator in a joblib worker.
+
+    The stack of a worker does not show the ensemble, nor a pipeline around it. It shows only the
+    function by which the ensemble fits its members.
+    """
+    hidden = None
+    for frame in _frames():
+        module, owner = frame.f_globals.get("__name__", ""), frame.f_locals.get("self")
+        if isinstance(owner, BaseEstimator) and owner is not estimator:
+            hidden = None
+        elif module.startswith("sklearn.") and not module.startswith(_OPEN):
+            hidden = module
+    if hidden is not None:
+        raise NoSampleError(
+            f"{hidden} fits this classifier in a worker, which hides the steps before it; set "
+            "n_jobs=None there"
+        )
+
+
 def _callers(estimator: Any) -> Iterator[BaseEstimator]:
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
+    for frame in _frames():
         owner = frame.f_locals.get("self")
         if isinstance(owner, BaseEstimator) and owner is not estimator:
             yield owner
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
         frame = frame.f_back
 
 

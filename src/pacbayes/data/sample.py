@@ -8,13 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FittedError", "NoSampleError", "check_sample", "check_split", "near_copies"]
+__all__ = [
+    "NEAR",
+    "FittedError",
+    "NoSampleError",
+    "check_sample",
+    "check_split",
+    "near_copies",
+    "refuse_repeats",
+]
 
 Array = NDArray[Any]
 _ANYWAY = 3  # repeated examples that are always allowed
 _REPEATED = 0.01  # share of repeated examples allowed; sampling with replacement has 0.37
 _REPEATED_DISCRETE = 0.1  # the same where no feature is continuous, and repeats are natural
-_NEAR, _REMARKABLE = 0.2, 0.02  # shares of near copies that are refused, and that are remarked on
+NEAR, _REMARKABLE = 0.2, 0.02  # shares of near copies that are refused, and that are remarked on
 _QUERIES = 300  # examples of the bound set whose neighbours are looked at
 _NATURAL = 0.01  # probability with which a smooth density has a neighbour that counts as a copy
 _COPY = 0.2  # at most this fraction of the expected distance is a copy, in any dimension
@@ -61,9 +69,9 @@ def check_split(own: Array, bound: Array, *, repeats: bool) -> list[str]:
     """
     near = near_copies(own, bound)
     says = f"{100 * near:.0f} % of the bound set are near copies of the prior's examples"
-    if near > _NEAR and not repeats:
+    if near > NEAR and not repeats:
         raise NoSampleError(
-            f"{says} (at most {100 * _NEAR:.0f} % are allowed), so they are not independent; "
+            f"{says} (at most {100 * NEAR:.0f} % are allowed), so they are not independent; "
             f"give one example of each, or {_REMEDY.split(', or ', 1)[1]}"
         )
     return [says] if near > _REMARKABLE else []
@@ -107,12 +115,23 @@ def _check_repeats(rows: Array, y: Array) -> list[str]:
     rows = rows.astype(np.float32) + 0.0  # as a network sees them; −0 is 0
     examples = zip(rows, y.tolist(), strict=True)
     again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
-    says = f"{again} of {len(rows)} examples are duplicates"
     discrete = not _continuous(rows[:, :_LOOKED_AT]).any()
-    if again > max(_ANYWAY, (_REPEATED_DISCRETE if discrete else _REPEATED) * len(rows)):
+    return refuse_repeats(again, len(rows), discrete=discrete)
+
+
+def refuse_repeats(again: int, n: int, *, discrete: bool, remedy: str = _REMEDY) -> list[str]:
+    """Raise NoSampleError if too many of n examples are copies of others; remark on some.
+
+    Args:
+        again: the number of copies.
+        discrete: whether no feature is continuous, so that some repeats are natural.
+        remedy: what to do about them, in words.
+    """
+    says = f"{again} of {n} examples are duplicates"
+    if again > max(_ANYWAY, (_REPEATED_DISCRETE if discrete else _REPEATED) * n):
         raise NoSampleError(
             f"{says}: examples that were augmented or drawn with replacement are not independent; "
-            f"{_REMEDY}"
+            f"{remedy}"
         )
     return [f"{says}, as is natural where features are discrete"] if again > _ANYWAY else []
 

@@ -15,7 +15,7 @@ from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.choices import Predictor
-from pacbayes.data.pipelines import fitted_before, is_searched
+from pacbayes.data.pipelines import fitted_before, is_searched, refuse_hidden_callers
 from pacbayes.data.sample import FittedError, NoSampleError, check_split
 
 __all__ = ["certificate_or_warning"]
@@ -56,6 +56,7 @@ def _check_origin(model: Any) -> None:
     """Raise FittedError if an earlier step was fitted to all examples; warn about searches."""
     if (step := fitted_before(model)) is not None:
         raise FittedError(f"{step} was fitted to all examples before this classifier saw them")
+    refuse_hidden_callers(model)
     if model.priors == 1 and is_searched(model):
         warnings.warn(
             "a search tries several candidates on the same examples, but priors=1 pays for one; "

@@ -1,0 +1,135 @@
+"""Copies of examples, exact and near, in tables of any kind.
+
+A copy of an example of the bound set among those that candidates are fitted to reveals its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from pacbayes.certified.encoder import columns_of, is_missing, numbers_of
+from pacbayes.certified.splitting import Split
+from pacbayes.data.sample import NEAR, NoSampleError, check_sample, near_copies, refuse_repeats
+
+__all__ = ["check_copies", "check_near_copies", "first_of_each"]
+
+Array = NDArray[Any]
+_EXACT = (
+    "remove them with deduplicate=True, give groups= if examples belong together, or declare that "
+    "your data naturally repeat with repeats=True"
+)
+_NEAR = (
+    "give groups= if examples belong together, one example of each otherwise, or declare that your "
+    "data naturally repeat with repeats=True"
+)
+
+
+def check_copies(X: Any, y: Array, groups: Array | None = None, *, repeats: bool) -> None:
+    """Raise NoSampleError if examples are repeated or, where they are numbers, scaled to fit.
+
+    The rule is that for runs: at most 10 % of the examples may be copies of others, label included,
+    and 1 % may be copies with a value in a column that has a different one in most rows. Three are
+    always allowed.
+
+    Args:
+        groups: label of each example's group; copies within a group do not count.
+        repeats: allow copies.
+    """
+    if not repeats:
+        keys, rare = _keys(X, y), _distinctive(X, len(y))
+        members = [0] * len(y) if groups is None else groups.tolist()
+        for chosen, discrete in ((rare, False), (np.ones(len(y), bool), True)):
+            rows = [(keys[i], members[i]) for i in np.flatnonzero(chosen)]
+            again = _copies(rows, grouped=groups is not None)
+            refuse_repeats(again, len(y), discrete=discrete, remedy=_EXACT)
+    if (numbers := _numbers(X)) is not None:
+        check_sample(numbers, y, repeats=True)
+
+
+def _copies(rows: list[tuple[Hashable, Any]], *, grouped: bool) -> int:
+    """Return the number of rows, or of different rows of groups, that are there already."""
+    return len(set(rows) if grouped else rows) - len({key for key, _ in rows})
+
+
+def first_of_each(X: Any, y: Array) -> Array:
+    """Return the indices of the examples that copy no earlier one, label included."""
+    firsts = dict(zip(reversed(_keys(X, y)), reversed(range(len(y))), strict=True))
+    return np.sort(np.fromiter(firsts.values(), np.int64))
+
+
+def check_near_copies(X: Any, split: Split, *, repeats: bool) -> None:
+    """Raise NoSampleError if the bound set consists of near copies of the other examples.
+
+    Distances are between the numbers that differ in most rows or, where no column has such, between
+    all numbers. Categories do not count, as they make a table far from a smooth density. Texts and
+    sparse matrices are not looked at.
+    """
+    if repeats or not _is_table(X):
+        return
+    columns = [numbers for c in columns_of(X) if (numbers := numbers_of(c)) is not None]
+    varied = [c for c in columns if len(np.unique(c[np.isfinite(c)])) > len(c) / 2]
+    chosen = [_filled(c, split.own) for c in varied or columns]
+    if not chosen:
+        return
+    table = np.stack(chosen, axis=1)
+    if (near := near_copies(table[split.own], table[split.bound])) > NEAR:
+        raise NoSampleError(
+            f"{100 * near:.0f} % of the bound set are near copies of other examples (at most "
+            f"{100 * NEAR:.0f} % are allowed), so they are not independent; {_NEAR}"
+        )
+
+
+def _filled(column: Array, own: Array) -> Array:
+    """Return a column with the median of its own examples for missing numbers."""
+    known = column[own][np.isfinite(column[own])]
+    return np.where(np.isfinite(column), column, np.median(known) if len(known) else 0.0)
+
+
+def _is_table(X: Any) -> bool:
+    return hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2)
+
+
+def _numbers(X: Any) -> Array | None:
+    """Return the columns of finite numbers as float64, (n, d), or None if there are none."""
+    if not _is_table(X):
+        return None
+    columns = (c for c in columns_of(X) if c.dtype.kind in "biuf")
+    finite = [c.astype(np.float64) for c in columns if np.isfinite(c).all()]
+    return np.stack(finite, axis=1) if finite and len(finite[0]) else None
+
+
+def _keys(X: Any, y: Array) -> list[Hashable]:
+    """Return something for each example that is equal for copies alone."""
+    return list(zip(_rows(X), map(str, y.tolist()), strict=True))
+
+
+def _rows(X: Any) -> Iterator[Hashable]:
+    """Yield something hashable for each row of an array, data frame, sparse matrix or list."""
+    if issparse(X):
+        rows = X.tocsr()
+        for start, end in pairwise(rows.indptr):
+            yield rows.indices[start:end].tobytes(), rows.data[start:end].tobytes()
+    elif (numbers := _numbers(X)) is not None and numbers.shape == X.shape:
+        yield from (row.tobytes() for row in numbers + 0.0)  # −0 is 0
+    elif hasattr(X, "itertuples"):
+        yield from map(repr, X.itertuples(index=False, name=None))
+    else:
+        yield from (repr(row.tolist() if hasattr(row, "tolist") else row) for row in X)
+
+
+def _distinctive(X: Any, n: int) -> Array:
+    """Return whether each row has a value in a column with a different value in most rows."""
+    if not _is_table(X):  # texts, sparse matrices
+        return np.ones(n, bool)
+    found = np.zeros(n, bool)
+    for column in columns_of(X):
+        there = np.array([not is_missing(value) for value in column.tolist()], bool)
+        if len(set(map(str, column[there].tolist()))) > n / 2:
+            found |= there
+    return found

@@ -1,0 +1,121 @@
+"""Copies of examples are found in any kind of table, exact ones and near ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+
+from pacbayes.certified.copies import check_copies, check_near_copies, first_of_each
+from pacbayes.certified.splitting import Split
+from pacbayes.data.sample import FittedError, NoSampleError
+
+RNG = np.random.default_rng(0)
+NUMBERS = RNG.random((200, 2))
+WORDS = RNG.choice(["a", "b"], 200)
+MIXED = pd.DataFrame({"number": NUMBERS[:, 0], "word": WORDS})
+TABLES = {
+    "array": NUMBERS,
+    "frame of numbers": pd.DataFrame(NUMBERS),
+    "frame": MIXED,
+    "objects": MIXED.to_numpy(object),
+    "sparse": csr_array(NUMBERS),
+    "texts": [f"text {i}" for i in range(200)],
+    "holes": np.where(RNG.random((200, 2)) < 0.02, np.nan, NUMBERS),
+    "categories": pd.DataFrame({i: RNG.choice(list("abcdefghij"), 200) for i in range(4)}),
+}
+ZEROS = np.zeros(200)
+HALVES = Split(np.arange(200), np.arange(200, 400), seed=0)
+
+
+def again(table, chosen):
+    if hasattr(table, "iloc"):
+        return table.iloc[chosen]
+    return [table[i] for i in chosen] if isinstance(table, list) else table[chosen]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_drawn_with_replacement_are_found(name):
+    chosen = RNG.integers(0, 200, 200)
+    check_copies(TABLES[name], ZEROS, repeats=False)
+    with pytest.raises(NoSampleError, match=r"of 200 examples are duplicates.* groups= if"):
+        check_copies(again(TABLES[name], chosen), ZEROS, repeats=False)
+    check_copies(again(TABLES[name], chosen), ZEROS, repeats=True)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_first_of_each_is_kept(name):
+    np.testing.assert_array_equal(
+        first_of_each(again(TABLES[name], [3, 3, 1, 3, 7, 1]), np.array([0, 0, 0, 1, 0, 0])),
+        [0, 2, 3, 4],
+    )
+
+
+def test_tables_of_few_categories_repeat_and_must_be_declared():
+    few = pd.DataFrame({"word": WORDS})
+    with pytest.raises(NoSampleError, match="198 of 200 examples are duplicates"):
+        check_copies(few, ZEROS, repeats=False)
+    check_copies(few, ZEROS, repeats=True)
+
+
+def test_some_repeats_are_natural_where_no_column_is_continuous():
+    discrete = TABLES["categories"]
+    chosen = np.r_[np.arange(190), np.arange(10)]
+    check_copies(discrete.iloc[chosen], ZEROS, repeats=False)
+    with pytest.raises(NoSampleError, match="10 of 200"):
+        check_copies(MIXED.iloc[chosen], ZEROS, repeats=False)
+
+
+def test_rows_without_their_distinctive_value_may_coincide():
+    """Where the number is missing, only a word is left."""
+    holes = MIXED.copy()
+    holes.loc[:9, "number"] = np.nan
+    check_copies(holes, ZEROS, repeats=False)
+    holes.loc[:30, "number"] = np.nan
+    with pytest.raises(NoSampleError, match="29 of 200"):
+        check_copies(holes, ZEROS, repeats=False)
+
+
+def test_copies_within_a_group_do_not_count():
+    twice, y = pd.concat([MIXED, MIXED]), np.zeros(400)
+    check_copies(twice, y, np.tile(np.arange(200), 2), repeats=False)
+    with pytest.raises(NoSampleError, match="200 of 400 examples are duplicates"):
+        check_copies(twice, y, np.arange(400) // 2, repeats=False)
+
+
+def test_the_same_features_with_another_label_are_another_example():
+    twice = np.concatenate([NUMBERS, NUMBERS])
+    check_copies(twice, np.repeat([0, 1], 200), repeats=False)
+    check_copies(twice.astype(object), np.repeat(["x", "y"], 200), repeats=False)
+
+
+def test_columns_scaled_to_fit_are_found():
+    x = np.random.default_rng(1).normal(size=(200, 4))
+    mixed = pd.DataFrame(x - x.mean(0)).assign(word=WORDS)
+    for table in (x - x.mean(0), pd.DataFrame(x - x.mean(0)), mixed):
+        with pytest.raises(FittedError, match="mean zero"):
+            check_copies(table, ZEROS, repeats=True)
+
+
+def jittered(table):
+    """The table, and below it the same with numbers that differ in the sixth digit."""
+    copy = table.copy()
+    for name in copy.columns:
+        if copy[name].dtype.kind == "f":
+            copy[name] += 1e-6 * RNG.normal(size=len(copy))
+    return pd.concat([table, copy], ignore_index=True)
+
+
+@pytest.mark.parametrize("name", ["frame of numbers", "frame"])
+def test_near_copies_across_the_split_are_found(name):
+    table = jittered(TABLES[name])
+    with pytest.raises(NoSampleError, match=r"near copies of other examples .* give groups= if"):
+        check_near_copies(table, HALVES, repeats=False)
+    check_near_copies(table, HALVES, repeats=True)
+    fresh = TABLES[name].iloc[RNG.permutation(200)]
+    check_near_copies(fresh, Split(np.arange(100), np.arange(100, 200), 0), repeats=False)
+
+
+def test_near_copies_are_found_in_tables_with_holes():
+    table = jittered(pd.DataFrame(TABLES["holes"]).assign(word=WORDS))
+    with pytest.raises(NoSampleError, match="near copies"):
+        check_near_copies(table, HALVES, repeats=False)
