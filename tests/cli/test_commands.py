@@ -365,7 +365,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         ),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "ten-digits", "--data-folder", "x"),
-            "MNIST and Fashion-MNIST, not for ten-digits; leave it out",
+            "MNIST, Fashion-MNIST and CIFAR-10, not for ten-digits; leave it out",
         ),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "digits", "--prior-fraction", "0.0001"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pacbayes.data.augmentation import image_side, moved_images
+from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
 
 
 def blob(n=400, side=28):
@@ -50,3 +50,24 @@ def test_the_generator_decides():
 def test_what_is_no_image_is_refused(features):
     with pytest.raises(ValueError, match=f"needs square images.*got {features} features"):
         image_side(features)
+
+
+def test_crops_move_an_image_within_its_margin_and_flips_mirror_half():
+    x = torch.zeros(2000, 2, 5, 6)
+    x[:, 0, 2, 1], x[:, 1, 2, 1] = 1.0, 2.0  # one pixel, twice as bright in the second channel
+    moved = crops_and_flips(x, torch.Generator().manual_seed(0), margin=1)
+    assert moved.shape == x.shape
+    assert torch.equal(2 * moved[:, 0], moved[:, 1])
+    places, counts = moved[:, 0].nonzero()[:, 1:].unique(dim=0, return_counts=True)
+    assert places.tolist() == [[r, c] for r in (1, 2, 3) for c in (0, 1, 2, 3, 4, 5)]
+    assert (counts - 2000 / 18).abs().max() < 5 * (2000 / 18) ** 0.5  # below 1e-5
+    again = crops_and_flips(x, torch.Generator().manual_seed(0), margin=1)
+    assert torch.equal(moved, again)
+
+
+def test_crops_fill_with_zeros_and_rows_are_refused():
+    x = torch.ones(300, 1, 4, 4)
+    sums = crops_and_flips(x, torch.Generator().manual_seed(0), margin=2).sum((1, 2, 3))
+    assert set(sums.tolist()) == {4.0, 6.0, 8.0, 9.0, 12.0, 16.0}
+    with pytest.raises(ValueError, match=r"Dataset.images\(\)"):
+        crops_and_flips(x.flatten(1), torch.Generator())

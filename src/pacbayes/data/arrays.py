@@ -41,7 +41,7 @@ def read_arrays(path: Path) -> Table:
     with np.errstate(over="ignore"):  # too large becomes infinite, which is refused by name
         flat = np.ascontiguousarray(x.reshape(len(x), -1), dtype=np.float32)
     check_features(flat, str(path))
-    return Table(flat, labels)
+    return Table(flat, labels, x.shape[1:])
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:

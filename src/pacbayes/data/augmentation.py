@@ -6,9 +6,9 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import affine_grid, grid_sample, pad
 
-__all__ = ["image_side", "moved_images"]
+__all__ = ["crops_and_flips", "image_side", "moved_images"]
 
 _BLOCK = 1000  # images at a time, to limit memory
 _FAINT = 0.02  # share of full brightness below which interpolated pixels become zero
@@ -44,3 +44,28 @@ def _moved(x: Tensor, generator: torch.Generator) -> Tensor:
     grid = affine_grid(maps, [n, 1, side, side], align_corners=False)
     moved = grid_sample(x.view(n, 1, side, side), grid, align_corners=False).view(n, -1)
     return torch.where(moved.abs() < _FAINT * x.abs().max(), 0.0, moved)
+
+
+def crops_and_flips(x: Tensor, generator: torch.Generator, margin: int = 4) -> Tensor:
+    """Return images shifted by up to `margin` pixels, with zeros beyond the edge, half mirrored.
+
+    Args:
+        x: images, (n, channels, height, width).
+    """
+    if x.dim() != 4:
+        raise ValueError(
+            f"crops and flips need images of shape (n, channels, height, width), got "
+            f"{tuple(x.shape)}; Dataset.images() has them in their own shape"
+        )
+    return torch.cat([_cropped(block, generator, margin) for block in x.split(_BLOCK)])
+
+
+def _cropped(x: Tensor, generator: torch.Generator, margin: int) -> Tensor:
+    n, channels, height, width = x.shape
+    shift = torch.randint(2 * margin + 1, (2, n, 1), generator=generator)
+    mirrored = torch.randint(2, (n, 1), generator=generator).bool()
+    rows, columns = shift[0] + torch.arange(height), torch.arange(width)
+    columns = shift[1] + torch.where(mirrored, columns.flip(0), columns)
+    padded = pad(x, (margin, margin, margin, margin))
+    each, every = torch.arange(n).view(n, 1, 1, 1), torch.arange(channels).view(1, -1, 1, 1)
+    return padded[each, every, rows.view(n, 1, -1, 1), columns.view(n, 1, 1, -1)]

@@ -47,10 +47,12 @@ class Table:
     Attributes:
         x: features, (n, d).
         labels: labels as the file has them, (n,), or None if it has no labels.
+        shape: shape of an example in the file, such as (channels, height, width).
     """
 
     x: Floats
     labels: NDArray[Any] | None
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Dataset:
         names: feature names, if there are any.
         rows: the training examples as they came, if they are rows of a table.
         encoding: how the features were computed from such rows.
+        shape: shape of an example before it became a row, such as (channels, height, width).
     """
 
     name: str
@@ -75,6 +78,7 @@ class Dataset:
     names: tuple[str, ...] | None = None
     rows: Frame | None = None
     encoding: Encoding | None = None
+    shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_part(self.x_train, self.y_train, f"{self.name}, training set")
@@ -115,6 +119,11 @@ class Dataset:
     def continuous(self) -> Floats:
         """The training examples as they came, to look for near copies in."""
         return self.x_train if self.rows is None else self.rows.continuous()
+
+    def images(self, part: str = "train") -> tuple[Tensor, Tensor]:
+        """Return the same with examples in their own shape, such as (channels, height, width)."""
+        x, y = self.tensors(part)
+        return x.view(len(x), *(self.shape or x.shape[1:])), y
 
     def deduplicated(self) -> Dataset:
         """Return the data set with the first of training examples that are the same."""

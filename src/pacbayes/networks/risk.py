@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ __all__ = [
     "EmpiricalRisk",
     "empirical_risk",
     "exact_risk",
+    "keyed_mean",
     "keyed_risk",
     "majority_vote",
     "predict_randomised",
@@ -124,19 +126,34 @@ def keyed_risk(network: Network, x: Tensor, y: Tensor, samples: int, key: bytes)
     from numpy, so that a verifier without torch can draw them again.
     """
     check_examples(x, y, network.task)
+
+    def losses(inputs: Tensor, labels: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
+        return network.loss(network.draw_with(inputs, T, generator).double(), labels)
+
+    return keyed_mean(losses, x, y, samples, key, network.body.freshness)
+
+
+@torch.no_grad()
+def keyed_mean(
+    losses: Callable[[Tensor, Tensor, int, np.random.Generator], Tensor],
+    x: Tensor,
+    y: Tensor,
+    samples: int,
+    key: bytes,
+    freshness: Freshness,
+) -> EmpiricalRisk:
+    """Average losses, (T, B) for a block of examples and labels at T draws by a generator."""
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
-    freshness = network.body.freshness
     size = _FEW if freshness == "per-batch" else _EXAMPLES
     draws = 1 if freshness == "exact" else samples
     sums = _Sums()
     for block, (inputs, labels) in enumerate(zip(x.split(size), y.split(size), strict=True)):
-        inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
         for part in range(0, draws, _DRAWS):
             T = min(_DRAWS, draws - part)
             generator = keyed_generator(key, block, part // _DRAWS)
-            value = network.draw_with(inputs, T, generator).double()
-            sums.add(network.loss(value, labels).clamp(0, 1), T / draws)
+            sums.add(losses(inputs, labels, T, generator).clamp(0, 1), T / draws)
     return sums.risk(len(x), samples, freshness)
 
 

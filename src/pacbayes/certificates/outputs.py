@@ -1,0 +1,151 @@
+r"""Certify networks with any bounded output activation, for losses that outputs enter convexly.
+
+PAC-Bayes bounds E_Q ℓ(f_θ(x), y), the expected loss of fresh weights. If ℓ is linear in the output,
+that is the loss of the mean output F_Q(x) = E_Q f_θ(x); if ℓ is convex, the mean output is no worse
+(Jensen). Either way the last layer is integrated: E ℓ(A(z), y), not ℓ(E A(z), y).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pacbayes import bounds
+from pacbayes.bounds.ledger import Ledger
+from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate, Evidence, issue
+from pacbayes.data.sample import check_sample
+from pacbayes.networks.expectations import OutputActivation
+from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
+from pacbayes.networks.keys import outputs_key
+from pacbayes.networks.outputs import OutputNetwork
+from pacbayes.networks.risk import keyed_mean
+
+__all__ = ["LOSSES", "LossName", "OutputLoss", "certify_outputs"]
+
+LossName = Literal["linear", "squared"]
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class OutputLoss:
+    """A loss in [0, 1] of one output u ∈ [0, 1] and its label y ∈ [0, 1], after scaling both.
+
+    Attributes:
+        expected: E ℓ(u, y) from E u, E u² and y.
+        covers: what a certificate says.
+    """
+
+    expected: Callable[[Tensor, Tensor, Tensor], Tensor]
+    covers: str
+
+
+LOSSES: dict[LossName, OutputLoss] = {
+    "linear": OutputLoss(
+        lambda u, _, y: y + u - 2 * y * u,
+        "mean output of Q by its linear loss, which is also that of fresh weights",
+    ),
+    "squared": OutputLoss(
+        lambda u, square, y: y * y - 2 * y * u + square,
+        "fresh weights by their squared loss; that of the mean output of Q is at most the same",
+    ),
+}
+
+
+def expected_losses(
+    activation: OutputActivation, loss: LossName, mean: Tensor, deviation: Tensor, y: Tensor
+) -> Tensor:
+    """Return E ℓ(A(z), y), averaged over the outputs, from moments of z, (…, outputs)."""
+    if activation.range is None:
+        raise ValueError(
+            "a loss in [0, 1] needs a bounded output activation, such as sigmoid, tanh, probit or "
+            "erf; got one without a range"
+        )
+    low, high = activation.range
+    first = activation.expectation(mean, deviation)
+    u, square = (first - low) / (high - low), first  # a linear loss has no use for the square
+    if loss == "squared":
+        second = activation.square(mean, deviation)
+        square = (second - 2 * low * first + low * low) / (high - low) ** 2
+    return LOSSES[loss].expected(u, square, (y - low) / (high - low)).mean(-1)
+
+
+def certify_outputs(
+    network: OutputNetwork,
+    x: Tensor,
+    y: Tensor,
+    *,
+    loss: LossName = "linear",
+    delta: float = 0.05,
+    samples: int = 100,
+    repeats: bool = False,
+) -> Certificate:
+    """Bound the expected loss of a network with a bounded output activation, by small-kl.
+
+    Args:
+        x, y: the bound set: examples, and a label for every output in the activation's range,
+            (n, outputs), for example 0/1 for sigmoid and −1/+1 for tanh.
+        loss: |y − u| (linear where labels are at the ends of the range) or (y − u)², both scaled
+            to [0, 1] and averaged over the outputs.
+        samples: draws of the body for each example.
+        repeats: declares that examples naturally repeat.
+    """
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
+    _check(network, x, y, repeats=repeats)
+    exact = copy.deepcopy(network).double().eval()
+    parts, activation = kl_by_part(exact), exact.activation
+    freshness = exact.body.freshness
+
+    def losses(inputs: Tensor, labels: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        mean, deviation = exact.moments_with(inputs.double(), T, generator)
+        return expected_losses(activation, loss, mean, deviation, labels.double())
+
+    risk = keyed_mean(losses, x, y, samples, outputs_key(network, x, y), freshness)
+    sampled = freshness != "exact"
+    ledger = Ledger.equal(delta, "pac-bayes", *(["monte-carlo"] if sampled else []))
+    width = activation.range[1] - activation.range[0] if activation.range else 1.0
+    square = activation.strip.squared.error if activation.strip else 0.0
+    slack = _ROUNDING + 4 * (activation.error + square) / min(1.0, width)
+    upper = min(1.0, risk.mean + slack)
+    if sampled and risk.draws is not None:
+        upper = bounds.kl_chernoff(upper, risk.draws, ledger["monte-carlo"])
+    evidence = Evidence(
+        risk=risk,
+        upper=upper,
+        kl=math.fsum(parts.values()) * (1 + _ROUNDING),
+        kl_by_part=parts,
+        monte_carlo="kl-chernoff" if sampled else None,
+        quadrature=(None, slack - _ROUNDING),
+    )
+    state = digest_outside(network) if has_state_outside(network) else None
+    assumptions = Assumptions(repeats=repeats, body_sha256=state)
+    certificate = issue(
+        THEOREMS["small-kl"], evidence, ledger, "pac-bayes", assumptions=assumptions
+    )
+    return replace(certificate, predictor=LOSSES[loss].covers)
+
+
+def _check(network: OutputNetwork, x: Tensor, y: Tensor, *, repeats: bool) -> None:
+    outputs = network.layer.bias.mean.shape[0]
+    if y.shape != (len(x), outputs) or not len(x):
+        raise ValueError(
+            f"need a label for each of {outputs} outputs, y of shape ({len(x)}, {outputs}); got "
+            f"{tuple(y.shape)}"
+        )
+    low, high = network.activation.range or (-math.inf, math.inf)
+    if not ((y >= low) & (y <= high)).all():
+        raise ValueError(f"labels must be between {low:g} and {high:g}, the activation's range")
+    if not torch.isfinite(x).all():
+        raise ValueError("every feature must be a finite number; got NaN or infinity")
+    _, index = np.unique(y.detach().cpu().numpy(), axis=0, return_inverse=True)
+    check_sample(x.detach().cpu().numpy(), index.reshape(-1), repeats=repeats)
+    network.seal_prior()

@@ -1,0 +1,87 @@
+"""Certificates of bounded output activations, by linear and squared losses."""
+
+import pytest
+import torch
+from torch import nn
+
+from pacbayes import Dense, Deterministic, GaussianLinear, bounds, kl
+from pacbayes.certificates.outputs import certify_outputs, expected_losses
+from pacbayes.networks import activations
+from pacbayes.networks.expectations import ACTIVATIONS
+from pacbayes.networks.outputs import OutputNetwork
+
+
+def labelled(n=200, low=0.0):
+    """Two labels for each example: independent questions."""
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(0)) + 0.1
+    return x, torch.where(x[:, :2] > 0, 1.0, low)
+
+
+def dense(activation="sigmoid"):
+    body = Dense([GaussianLinear(3, 8, learned_scale=True)], [activations.relu])
+    return OutputNetwork(body, GaussianLinear(8, 2, learned_scale=True), activation)
+
+
+@pytest.mark.parametrize(("name", "low"), [("sigmoid", 0.0), ("tanh", -1.0)])
+@pytest.mark.parametrize("loss", ["linear", "squared"])
+def test_losses_are_the_mean_over_drawn_outputs(name, low, loss, z_scores):
+    mean = torch.tensor([[0.4, -2.0]], dtype=torch.float64)
+    deviation = torch.tensor([[1.5, 0.7]], dtype=torch.float64)
+    y = torch.tensor([[1.0, low]], dtype=torch.float64)
+    found = expected_losses(ACTIVATIONS[name], loss, mean, deviation, y)
+    drawn = ACTIVATIONS[name].function(mean + deviation * torch.randn(50_000, 1, 2).double())
+    distance = (drawn - y).abs() / (1 - low)
+    losses = distance if loss == "linear" else distance**2
+    assert z_scores(losses.mean(-1), found).abs().max() < 4.5  # below 1e-5
+
+
+@pytest.mark.parametrize("loss", ["linear", "squared"])
+def test_it_learns_and_the_certificate_holds_on_new_data(loss):
+    network, (x, y) = dense(), labelled()
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.05)
+    for _ in range(150):
+        mean, deviation = network.moments(network.body.draw(x, 2).value)
+        risk = expected_losses(network.activation, loss, mean, deviation, y).mean()
+        optimiser.zero_grad()
+        (risk + kl(network) / len(x)).backward()
+        optimiser.step()
+    c = certify_outputs(network, x, y, loss=loss, samples=20)
+    assert c.risk < c.risk_upper < c.bound < 0.75
+    upper = bounds.kl_chernoff(c.risk + c.quadrature_error + 1e-9, 200 * 20, 0.025)
+    assert c.risk_upper == pytest.approx(upper, abs=1e-12)
+    assert c.bound == pytest.approx(bounds.small_kl(c.risk_upper, c.kl, 200, 0.025))
+    fresh = torch.randn(4000, 3) + 0.1
+    labels = torch.where(fresh[:, :2] > 0, 1.0, 0.0)
+    distance = (network(fresh, 50) - labels).abs().mean(-1)
+    assert (distance if loss == "linear" else distance**2).mean() < c.bound
+
+
+def test_the_squared_loss_of_fresh_weights_is_certified_not_that_of_their_mean():
+    """Otherwise the last layer would be free to hedge without paying."""
+    network = OutputNetwork(Deterministic(nn.Identity()), GaussianLinear(3, 2, scale=3), "sigmoid")
+    x, y = labelled()
+    c = certify_outputs(network, x, y, loss="squared")
+    assert c.monte_carlo is None
+    assert c.risk > (network(x, 1) - y).square().mean().item() + 0.02
+
+
+def test_unbounded_activations_wrong_labels_and_copies_are_refused():
+    x, y = labelled()
+    with pytest.raises(ValueError, match="bounded output activation"):
+        certify_outputs(dense("relu"), x, y)
+    with pytest.raises(ValueError, match="labels must be between 0 and 1"):
+        certify_outputs(dense(), x, 2 * y)
+    with pytest.raises(ValueError, match=r"y of shape \(200, 2\)"):
+        certify_outputs(dense(), x, y[:, 0])
+    with pytest.raises(ValueError, match="duplicates"):
+        certify_outputs(dense(), x.repeat(2, 1), y.repeat(2, 1))
+    with pytest.raises(ValueError, match="loss must be one of linear, squared"):
+        certify_outputs(dense(), x, y, loss="hinge")
+
+
+def test_a_prior_that_moved_is_refused():
+    network, (x, y) = dense(), labelled()
+    certify_outputs(network, x, y, samples=2)
+    network.layer.weight.prior_mean += 1
+    with pytest.raises(ValueError, match="build a new network"):
+        certify_outputs(network, x, y, samples=2)
