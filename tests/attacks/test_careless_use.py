@@ -36,6 +36,8 @@ from pacbayes.data.sample import check_sample
 from pacbayes.networks import activations, heads
 from pacbayes.networks.bodies import Deterministic
 
+pytestmark = pytest.mark.filterwarnings("ignore:The certificate of .* is above")  # few data
+
 QUICK = {"widths": (), "epochs": 2, "prior_epochs": 2, "random_state": 0}
 
 
@@ -221,7 +223,7 @@ def test_9_a_search_that_pays_for_one_candidate_warns():
     with pytest.warns(CertificateWarning, match="set priors to their number"):
         search.fit(*noise(100))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", CertificateWarning)
+        warnings.filterwarnings("error", ".*set priors", CertificateWarning)
         search.set_params(estimator__priors=2).fit(*noise(100))
 
 

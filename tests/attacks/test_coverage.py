@@ -14,6 +14,8 @@ from pacbayes import PACBayesClassifier, Settings, build_network, certify, runs
 from pacbayes.bounds import small_kl
 from pacbayes.data import DataSource
 
+pytestmark = pytest.mark.filterwarnings("ignore:The certificate of .* is above")  # few data
+
 DELTA, REDRAWS = 0.5, 60
 LIMIT = binom.isf(1e-6, REDRAWS, DELTA)
 

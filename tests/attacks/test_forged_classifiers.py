@@ -117,7 +117,7 @@ def test_forged_predictions_are_the_issuers_word_until_they_are_made_again(folde
     reseal(folder)
     assert failed(folder) == set()
     words = [f.detail for f in check_classifier(folder) if f.word]
-    assert any("the models give the recorded predictions" in word for word in words)
+    assert any("The models give the recorded predictions" in word for word in words)
     assert failed_fully(folder) == {"losses counted", "bound (held-out)"}
 
 

@@ -36,6 +36,7 @@ class Evidence:
         weights: of a vote, one for each candidate; None if there is no vote.
         x_sha256: hash of the features of all examples.
         layout: columns of the table, if the features are one.
+        kept: indices of the examples that copy no earlier one, if copies were removed.
     """
 
     seed: int
@@ -50,10 +51,12 @@ class Evidence:
     weights: Array | None
     x_sha256: str
     layout: Layout | None
+    kept: Array | None = None
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays by name, as a file holds them."""
-        optional = {"groups": self.groups, "answers": self.answers, "weights": self.weights}
+        names = ("groups", "answers", "weights", "kept")
+        optional = {name: getattr(self, name) for name in names}
         return {
             "rows": self.rows.astype(np.int64),
             "labels": self.labels.astype(np.int64),
@@ -85,4 +88,10 @@ def evidence_of(chosen: Chosen, task: Task) -> Evidence:
         weights=np.array(weights) if weights else None,
         x_sha256=features_sha256(task.X),
         layout=Layout.of(task.X),
+        kept=_kept(task),
     )
+
+
+def _kept(task: Task) -> Array | None:
+    kept: Array = np.sort(np.concatenate([task.split.own, task.split.bound]))
+    return kept if task.settings["deduplicate"] else None
