@@ -87,6 +87,13 @@ def train(
         list[str] | None,
         _data(metavar="COLUMN", help="Column whose numbers are categories; may be repeated."),
     ] = None,
+    group: Annotated[
+        str | None,
+        _data(
+            metavar="COLUMN",
+            help="Column that says which rows belong together, such as a patient; n counts groups.",
+        ),
+    ] = None,
     fallback: Annotated[
         str | None,
         _data(
@@ -199,6 +206,7 @@ def train(
         deduplicate,
         tuple(drop or ()),
         tuple(categorical or ()),
+        group,
     )
     sources = _checked(own, fallback)
     changes = given(
