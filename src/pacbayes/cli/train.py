@@ -245,7 +245,8 @@ def train(
     if fell_back:  # bundled data are too few for three hidden layers
         changes.setdefault("widths", ())
     elif table:
-        changes = for_table(len(read.y_train), changes)
+        groups = None if read.groups is None else len(set(read.groups.tolist()))
+        changes = for_table(len(read.y_train), changes, groups)
     settings = settings_of(classes=len(read.classes), **changes)
     data = runs.featured(read, settings)
     already = _trained(runs.planned_runs(out, settings))
