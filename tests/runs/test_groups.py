@@ -84,7 +84,8 @@ def test_one_network_is_certified_on_groups_and_verified(tmp_path, table, bound)
     c = certified(run, bound)
     assert c.n == 30
     assert failed(run.folder / c.kind.file) == []
-    assert "certify one network" in str(pytest.raises(ValueError, certified, run, "tandem").value)
+    with pytest.raises(ValueError, match="which certify one network"):
+        certified(run, "tandem")
 
 
 def test_a_data_free_prior_has_all_groups(tmp_path, table):
@@ -193,7 +194,7 @@ def test_the_command_line_takes_groups(run_cli, tmp_path, table):
     train = ("train", "--dataset", table.name, "--group", "patient", "--out", folder, *asked)
     assert run_cli(*train)[0] == 0
     code, out, _ = run_cli("certify", folder)
-    assert (code, "30 training groups" in out, "mean error within a new group" in out) == (0, 1, 1)
+    assert (code, "27 training groups" in out, "mean error within a new group" in out) == (0, 1, 1)
     assert run_cli("verify", folder)[0] == 0
     assert run_cli("report", folder)[0] == 0
     page = (folder / "report.html").read_text()
