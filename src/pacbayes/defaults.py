@@ -53,13 +53,17 @@ def batch_size(n: int) -> int:
     return min(512, max(16, n // 100))
 
 
-def for_table(n: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def for_table(n: int, given: Mapping[str, Any], groups: int | None = None) -> dict[str, Any]:
     """Return the settings of a network for a table of n examples; what is given, not None, stays.
 
     A prior fraction of 0 is a data-free prior.
+
+    Args:
+        groups: number of groups, if examples belong together; the split is of groups.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
-    found: dict[str, Any] = {"widths": WIDTHS, "prior_fraction": prior_fraction(n)} | chosen
+    fraction = prior_fraction(n if groups is None else groups)
+    found: dict[str, Any] = {"widths": WIDTHS, "prior_fraction": fraction} | chosen
     if fraction := found["prior_fraction"]:
         own = round(fraction * n)
         batch = found.get("batch_size") or batch_size(own)

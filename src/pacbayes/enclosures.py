@@ -126,6 +126,10 @@ def _held_out(t: Terms) -> arb:
     return arb(1) if errors >= t.n else _least(errors / t.n, beyond)
 
 
+def _held_out_mean(t: Terms) -> arb:
+    return _inverse(float(t.risk), -t.delta.log() / t.n)
+
+
 class Theorem(NamedTuple):
     """A row of the table.
 
@@ -156,6 +160,7 @@ THEOREMS = {
     "disintegrated": Theorem(_DRAWN, 1, 1, _small_kl),
     "disintegrated-fixed": Theorem(_DRAWN, 1, 1, _fixed_c),
     "held-out": Theorem(_FIXED, 1, 1, _held_out),
+    "held-out-mean": Theorem(_FIXED, 1, 1, _held_out_mean),
 }
 
 

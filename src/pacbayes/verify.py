@@ -207,8 +207,9 @@ def verify(
     rows, y, classes, found = _load(run.data, folder, data)
     claimed = c.provenance.data_sha256
     yield _equal("hash of the data", found, certificate=claimed, run=run.data.train_sha256)
-    index, finding = _split(c, run, folder, len(rows))
-    counted, sizes = _counted_examples(c, run, y, index)
+    units = _units(run, rows)
+    index, finding = _split(c, run, folder, units)
+    counted, sizes = _counted_examples(c, run, y, units, index)
     names = _equal("classes", classes, run=run.data.classes)
     weights = _network(run, *laws)
     yield from (finding, sizes, names, weights)
@@ -218,14 +219,19 @@ def verify(
     yield finding
     if x.shape[1] != run.data.features:
         return
-    yield _sample(run.settings, rows, y, index)
+    yield _sample(run, rows, y, index)
     yield from _words(c, run, again=prior is not None, fitted=fitted)
     if "guess" in c.parameters:
         own = np.setdiff1d(np.arange(len(x)), index)
         yield _guess(c, run, laws[0], (x[own], y[own]))
     laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[counted], y[counted])
+    if run.data.source.group is not None:
+        yield (finding := _of_groups(c))
+        if not finding.holds:
+            return
     if c.bound_name in _OF_ONE_NETWORK:
-        yield from _OF_ONE_NETWORK[c.bound_name](c, run, folder, laws, bound_set)
+        check_one = _OF_ONE_NETWORK[c.bound_name]
+        yield from check_one(c, run, folder, laws, bound_set, units[counted])
         return
     kl, finding = _kl(c, *laws)
     yield finding if prior is None else replace(finding, holds=True)  # the bound decides
@@ -299,6 +305,19 @@ def _load(
     return rows, loaded.y_train, loaded.classes, loaded.train_sha256
 
 
+def _units(run: _Run, rows: Rows) -> Array:
+    """Return what is independent, for each example: itself, or its group by number."""
+    if run.data.source.group is None or not isinstance(rows, Frame) or rows.group is None:
+        return np.arange(len(rows))
+    return np.unique(rows.group.values, return_inverse=True)[1]
+
+
+def _of_groups(c: _Claim) -> Finding:
+    """Check that the theorem holds for losses in [0, 1], as mean errors of groups are."""
+    fits = c.class_name is None and c.bound_name in _FOR_GROUPS
+    return _finding("groups", f"{c.n} mean errors", {f"{c.bound_name} is not for groups": fits})
+
+
 def _features(
     c: _Claim, run: _Run, folder: Path, rows: Rows, index: Array
 ) -> tuple[Array, bool, Finding]:
@@ -369,13 +388,14 @@ def _ledger(c: _Claim, settings: _Settings, classes: int) -> Finding:
     return _finding("δ ledger", detail, must)
 
 
-def _sample(s: _Settings, rows: Rows, y: Array, index: Array) -> Finding:
+def _sample(run: _Run, rows: Rows, y: Array, index: Array) -> Finding:
     """Check that examples do not visibly depend on each other, or features on the bound set."""
-    own = np.setdiff1d(np.arange(len(y)), index)
+    s, own = run.settings, np.setdiff1d(np.arange(len(y)), index)
+    groups = None if run.data.source.group is None else _units(run, rows)
     both = (rows.as_numbers(), rows.continuous()) if isinstance(rows, Frame) else (rows, rows)
     raw, smooth = both
     try:
-        remarks = check_sample(raw, y, repeats=s.repeats)
+        remarks = check_sample(raw, y, repeats=s.repeats, groups=groups)
         remarks += check_split(smooth[own], smooth[index], repeats=s.repeats) if len(own) else []
     except NoSampleError as error:
         return Finding("examples", False, str(error))
@@ -389,11 +409,13 @@ def _words(c: _Claim, run: _Run, *, again: bool, fitted: bool) -> Iterator[Findi
     source = run.data.source
     removed = {"deduplicated": True} if source.deduplicate else {}
     seen = {"preprocessing": _FITTED} if fitted else {}
+    seen |= {} if source.group is None else {"group": source.group}
     expected = {"data": source.name, "repeats": s.repeats, **seed, **removed, **seen}
     given = {name: value for name, value in c.assumptions.items() if value is not None}
     yield _equal("assumptions", expected, certificate=given)
+    whom = "examples" if source.group is None else f"groups (column {source.group!r})"
     words = {
-        f"the examples of {expected['data']} are independent, and new ones come from there": True,
+        f"the {whom} of {expected['data']} are independent, and new ones come from there": True,
         "their features were computed without looking at the bound set": True,
         "theorem, inequality and number of draws were chosen in advance": True,
         "the posterior was final before any of its draws were seen": True,
@@ -406,33 +428,40 @@ def _words(c: _Claim, run: _Run, *, again: bool, fitted: bool) -> Iterator[Findi
     yield from (Finding("word", True, text, word=True) for text, given in words.items() if given)
 
 
-def _split(c: _Claim, run: _Run, folder: Path, count: int) -> tuple[Array, Finding]:
-    """Return the bound set: all examples, or those that the prior did not learn from."""
+def _split(c: _Claim, run: _Run, folder: Path, units: Array) -> tuple[Array, Finding]:
+    """Return the bound set: all examples, or those that the prior did not learn from.
+
+    Whole units are drawn: examples, or groups of them.
+    """
+    total, count = len(units), int(units.max()) + 1
     s, claimed, learned = run.settings, c.provenance.split_sha256, run.settings.prior_fraction > 0
     same = {"certificate and run.json name different splits": run.data.split_sha256 == claimed}
     if claimed is None:
         must = same | {"the prior learned from data, so a split is needed": not learned}
-        return np.arange(count), _finding("bound set", f"all {count} examples", must)
+        return np.arange(total), _finding("bound set", f"all {total} examples", must)
     words = np.random.SeedSequence(s.seed, spawn_key=(4,)).generate_state(1, np.uint64)
     order = np.random.default_rng(int(words[0])).permutation(count)
-    drawn = np.sort(order[round(s.prior_fraction * count) :])
+    drawn = np.flatnonzero(np.isin(units, order[round(s.prior_fraction * count) :]))
     path = folder / "split.safetensors"
     found = _tensors(path).get("bound", np.empty(0)).tobytes()  # of int64, or not the same
     must = same | {
         "split.safetensors is not the one that was certified": _sha256(path) == claimed,
         "the prior is data-free, so a split is not allowed": learned,
         f"split.safetensors is not what seed {s.seed} draws": found == drawn.tobytes(),
-        "the prior's part is empty": len(drawn) < count,
+        "the prior's part is empty": len(drawn) < total,
     }
-    detail = f"{len(drawn)} of {count} examples, drawn by seed; the prior learned from the others"
+    detail = f"{len(drawn)} of {total} examples, drawn by seed; the prior learned from the others"
     finding = _finding("bound set", detail, must)
     return drawn if finding.holds else np.arange(0), finding
 
 
-def _counted_examples(c: _Claim, run: _Run, y: Array, index: Array) -> tuple[Array, Finding]:
+def _counted_examples(
+    c: _Claim, run: _Run, y: Array, units: Array, index: Array
+) -> tuple[Array, Finding]:
     """Return the examples that the certificate is about: the bound set, or one class of it."""
     if c.class_name is None:
-        return index, _equal("size of the bound set", len(index), certificate=c.n, run=run.data.n)
+        count = len(np.unique(units[index]))
+        return index, _equal("size of the bound set", count, certificate=c.n, run=run.data.n)
     names = run.data.classes
     known = c.class_name in names
     counted = index[y[index] == names.index(c.class_name)] if known else index[:0]
@@ -548,7 +577,9 @@ def _bound(c: _Claim, risk: float, kl: arb, delta: arb) -> Finding:
     return Finding(f"bound ({c.bound_name})", holds, detail, bound=own)
 
 
-def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
+def _drawn(
+    c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data, units: Array
+) -> Iterator[Finding]:
     """Check a drawn network: its weights, ln(dQ/dP), its errors and the disintegrated bound."""
     path = folder / "drawn.safetensors"
     drawn, found, claimed = _tensors(path), _sha256(path), c.provenance.drawn_sha256
@@ -570,20 +601,22 @@ def _drawn(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterat
             far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
             ratio += (far**2 - near**2) / 2 + s0 - arb(log)
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
-    yield _counted(c, drawn, run, data)
+    yield _counted(c, drawn, run, data, units)
     yield _bound(c, c.risk_upper, ratio, c.spent(c.part) / max(1, networks))
 
 
-def _fixed(c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data) -> Iterator[Finding]:
-    """Check the network at the prior's means: its errors and the binomial tail."""
+def _fixed(
+    c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data, units: Array
+) -> Iterator[Finding]:
+    """Check the network at the prior's means: its errors and the tail of their number or mean."""
     for prior in (_tensors(folder / "prior.safetensors"), laws[0]):  # both, if learned again
-        yield _counted(c, _means(prior, run), run, data)
+        yield _counted(c, _means(prior, run), run, data, units)
     yield _bound(c, c.risk_upper, arb(0), c.spent(c.part))
 
 
 def _guess(c: _Claim, run: _Run, prior: Weights, own: Data) -> Finding:
     """Check that a guess of the risk is the prior's error on its own part of the data."""
-    wrong = _errors(_means(prior, run), run, *own) if len(own[0]) else -1
+    wrong = int(_errors(_means(prior, run), run, *own).sum()) if len(own[0]) else -1
     must = {
         "a data-free prior has no examples to guess the risk from": bool(len(own[0])),
         f"{wrong} errors found, {c.parameters['guess']} claimed": (
@@ -598,22 +631,38 @@ def _means(prior: Weights, run: _Run) -> Weights:
     return {name: prior[f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
 
 
-def _counted(c: _Claim, weights: Weights, run: _Run, data: Data) -> Finding:
-    wrong = _errors(weights, run, *data)
-    holds = c.risk >= wrong / c.n and c.risk == c.risk_upper
-    detail = f"{wrong} of {c.n}, risk {c.risk:.6f} and risk_upper {c.risk_upper:.6f} claimed"
+def _counted(c: _Claim, weights: Weights, run: _Run, data: Data, units: Array) -> Finding:
+    errors = _errors(weights, run, *data)
+    wrong = int(errors.sum())
+    if run.data.source.group is None:
+        holds = c.risk >= wrong / c.n and c.risk == c.risk_upper
+    else:
+        holds = Fraction(c.risk) >= _mean_of_means(errors, units) and c.risk == c.risk_upper
+    detail = (
+        f"{wrong} of {len(errors)}, risk {c.risk:.6f} and risk_upper {c.risk_upper:.6f} claimed"
+    )
     return Finding(_COUNTED, holds, detail)
 
 
+def _mean_of_means(errors: Array, units: Array) -> Fraction:
+    """Return the mean over groups of the mean error within each."""
+    index = np.unique(units, return_inverse=True)[1]
+    wrong, sizes = np.bincount(index, errors).astype(int), np.bincount(index)
+    means = [Fraction(a, b) for a, b in zip(wrong.tolist(), sizes.tolist(), strict=True)]
+    return sum(means, Fraction(0)) / len(means)
+
+
+_FOR_GROUPS = ("disintegrated", "disintegrated-fixed", "held-out-mean")
 _OF_ONE_NETWORK = {  # whose weights are known
     "disintegrated": _drawn,
     "disintegrated-fixed": _drawn,
     "held-out": _fixed,
+    "held-out-mean": _fixed,
 }
 
 
-def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> int:
-    """Count the errors of a network with known weights; a tie is an error."""
+def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> Array:
+    """Return where a network with known weights errs, (n,); a tie is an error."""
     tensors = [drawn[name] for name in _shapes(run)]
     a = x.astype(float)
     for W, b in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
@@ -622,7 +671,8 @@ def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> int:
     scores = np.hstack([-z, z]) / 2 if z.shape[1] == 1 else z
     own = np.take_along_axis(scores, y[:, None], 1)[:, 0]
     np.put_along_axis(scores, y[:, None], -np.inf, 1)
-    return int((~(own - scores.max(1) > _CLOSE)).sum())
+    wrong: Array = ~(own - scores.max(1) > _CLOSE)
+    return wrong
 
 
 def _measured(c: _Claim, run: _Run, laws: Laws, data: Data) -> _Claim:

@@ -14,7 +14,7 @@ from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
 from pacbayes.bounds.domain import check
 from pacbayes.bounds.fixed_c import catoni_fixed, disintegrated_fixed
-from pacbayes.bounds.monte_carlo import clopper_pearson
+from pacbayes.bounds.monte_carlo import clopper_pearson, kl_chernoff
 from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, thiemann
 from pacbayes.bounds.split_kl import split_kl
 from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
@@ -92,6 +92,14 @@ def _held_out(risk: float, kl: float, n: int, delta: float) -> float:
     if kl:
         raise ValueError(f"held-out is for a predictor fixed beforehand, whose KL is 0, got {kl}")
     return clopper_pearson(risk, n, delta)
+
+
+def _held_out_mean(risk: float, kl: float, n: int, delta: float) -> float:
+    """Bound the mean loss in [0, 1] of a fixed predictor: kl⁻¹(mean, ln(1/δ)/n)."""
+    check(risk, kl, n, delta)
+    if kl:
+        raise ValueError(f"held-out is for a predictor fixed beforehand, whose KL is 0, got {kl}")
+    return kl_chernoff(risk, n, delta)
 
 
 def _catoni_chosen(
@@ -183,6 +191,13 @@ _OTHERS = (
         _held_out,
         Predictor.FIXED,
         "Clopper & Pearson 1934",
+        has_kl=False,
+    ),
+    Theorem(
+        "held-out-mean",
+        _held_out_mean,
+        Predictor.FIXED,
+        "Hoeffding 1963, Theorem 1",
         has_kl=False,
     ),
 )

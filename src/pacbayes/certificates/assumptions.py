@@ -21,6 +21,7 @@ class Assumptions:
         prior_seed: seed of a data-free prior, which the ledger pays for; None for other priors.
         body_sha256: hash of the parameters and buffers that predict but are not part of Q.
         preprocessing: what was fitted before the network, and to which examples.
+        group: column that says which examples belong together; groups are then independent.
     """
 
     data: str | None = None
@@ -30,10 +31,17 @@ class Assumptions:
     body_sha256: str | None = None
     preprocessing: str | None = None
     deduplicated: bool | None = None
+    group: str | None = None
 
     def sentences(self) -> Iterator[str]:
         """Yield what the reader has to believe, one sentence each."""
-        yield "The examples are independent, and new ones come from the same source."
+        if self.group is None:
+            yield "The examples are independent, and new ones come from the same source."
+        else:
+            yield (
+                f"The groups (column {self.group!r}) are independent, and new ones come from the "
+                "same source; examples of one group need not be."
+            )
         yield "Their features were computed without looking at the bound set."
         yield "Theorem, inequality and number of draws were chosen in advance."
         yield "The posterior was final before any of its draws were seen."

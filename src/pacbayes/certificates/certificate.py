@@ -37,7 +37,7 @@ class Certificate:
         variance, within: variance of all draws, and of draws of one example.
         quadrature_step, quadrature_error: grid of the integral over more than two classes, and its
             error, which is part of risk_upper.
-        n: examples in the bound set.
+        n: examples in the bound set, or groups of examples.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian; ln(dQ/dP) of a drawn network.
         class_name: the class whose examples alone are counted; None for all of them.
         assumptions: what has to be believed, since no file can show it.
@@ -82,6 +82,11 @@ class Certificate:
         return THEOREMS[self.bound_name]
 
     @property
+    def unit(self) -> str:
+        """What n counts."""
+        return "examples" if self.assumptions.group is None else "groups"
+
+    @property
     def part(self) -> str:
         """The theorem's part of the ledger; with best-of every theorem has its own."""
         return "pac-bayes" if "pac-bayes" in self.ledger else f"pac-bayes, {self.bound_name}"
@@ -90,9 +95,9 @@ class Certificate:
     def held_out(self) -> float | None:
         """What Clopper & Pearson 1934 would give for the same error on n unseen examples.
 
-        None if the risk is that of pairs of networks.
+        None if the risk is that of pairs of networks, or of groups.
         """
-        if self.theorem.pairs:
+        if self.theorem.pairs or self.unit == "groups":
             return None
         return bounds.clopper_pearson(self.risk, self.n, self.own_delta)
 
@@ -143,7 +148,7 @@ class Certificate:
         return (
             f"at most {bounds.percent_up(self.bound)} error{self.where} with probability "
             f"{bounds.confidence(self.delta)}, "
-            f"by {self.bound_name} on {self.n} examples: {self.predictor}"
+            f"by {self.bound_name} on {self.n} {self.unit}: {self.predictor}"
             + "".join(f"\n{remark}" for remark in self.remarks)
         )
 

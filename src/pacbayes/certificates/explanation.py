@@ -53,9 +53,10 @@ def sentence(c: Certificate) -> str:
     """Say which predictor the certificate covers, and with which probability."""
     of = "" if c.class_name is None else f" of class {c.class_name}"
     sampled = "" if c.draws is None else " and of the sampled networks"
+    new = "error on new examples" if c.unit == "examples" else "mean error within a new group"
     return (
         f"With probability {confidence(c.delta)} over the choice of the {c.n} training "
-        f"examples{of}{sampled},\nthis bounds the error on new examples{of} of the\n"
+        f"{c.unit}{of}{sampled},\nthis bounds the {new}{of} of the\n"
         f"{c.predictor}.\nTheorem: {c.bound_name}."
     )
 
@@ -117,7 +118,7 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
     if c.kind is Predictor.RANDOMISED:
         paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
         yield Beside(paper_way, percent_up(c.catoni), _printed(theirs, "bound"))
-    if c.kind is Predictor.FIXED:
+    if c.kind is Predictor.FIXED or c.unit == "groups":
         yield Beside("error on the bound set", percent(c.risk))
     elif c.held_out is None:
         yield Beside("training risk of pairs", percent(c.risk))

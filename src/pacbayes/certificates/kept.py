@@ -24,6 +24,7 @@ from pacbayes.networks.risk import EmpiricalRisk
 from pacbayes.networks.weights import (
     DrawnNetwork,
     Weights,
+    are_errors,
     count_errors,
     draw_network,
     prior_weights,
@@ -36,6 +37,9 @@ _ROUNDING = 1e-9  # of a log-ratio, relative
 _SHARES = {  # of δ near a learned prior, where the posterior hardly moves: held-out mostly wins
     "pac-bayes, held-out": Fraction(9, 10),
     "pac-bayes, disintegrated-fixed": Fraction(1, 10),
+}
+_SHARES_OF_GROUPS = {
+    name.replace("held-out", "held-out-mean"): share for name, share in _SHARES.items()
 }
 
 
@@ -60,7 +64,9 @@ def certify_drawn(
             advance, which is tighter near a learned prior.
         networks: how many are drawn.
         guess: the risk expected on the bound set, for disintegrated-fixed, as in `certify`.
-        given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`.
+        given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`; and
+            groups, (n,), if only groups of examples are independent. Each then counts once, with
+            its mean error, which is in [0, 1] as the theorems require.
     """
     issuer = _Issuer.of(network, x, y, {"pac-bayes": Fraction(1)}, **given)
     return issuer.drawn(THEOREMS[bound], "pac-bayes", networks, guess)
@@ -70,7 +76,8 @@ def certify_fixed(network: Network, x: Tensor, y: Tensor, **given: Any) -> Certi
     """Certify the network at the prior's means, which never saw the bound set.
 
     Its errors there are binomial, so that the exact tail bounds their rate (Clopper & Pearson
-    1934), as for any hold-out test.
+    1934), as for any hold-out test. Mean errors of groups are bounded by Hoeffding's inequality
+    instead, as kl⁻¹(mean, ln(1/δ)/n).
 
     Args:
         given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`.
@@ -97,8 +104,9 @@ def certify_network(
     Args:
         networks, guess, given: as in `certify_drawn`.
     """
-    issuer = _Issuer.of(network, x, y, _SHARES, **given)
-    held_out, disintegrated = _SHARES
+    shares = _SHARES if given.get("groups") is None else _SHARES_OF_GROUPS
+    issuer = _Issuer.of(network, x, y, shares, **given)
+    held_out, disintegrated = shares
     fixed = issuer.fixed(held_out)
     theorem = THEOREMS["disintegrated-fixed"]
     drawn, kept = issuer.drawn(theorem, disintegrated, networks, guess)
@@ -117,6 +125,7 @@ class _Issuer:
     y: Tensor
     ledger: Ledger
     shown: Mapping[str, Any]  # assumptions and provenance
+    groups: Tensor | None = None  # of each example, if groups are what is independent
 
     @classmethod
     def of(
@@ -132,6 +141,7 @@ class _Issuer:
         sample: tuple[Tensor, Tensor] | None = None,
         assumptions: Assumptions | None = None,
         provenance: Mapping[str, Any] | None = None,
+        groups: Tensor | None = None,
     ) -> _Issuer:
         if not isinstance(network.body, Dense | Deterministic | Evaluated):
             raise ValueError(
@@ -144,12 +154,24 @@ class _Issuer:
         ledger = for_seed(delta, network.prior_seed, lambda own: _ledger(own, shares, priors))
         assumptions = assumed(network, assumptions, repeats=repeats)
         shown = {"assumptions": assumptions, "provenance": provenance}
-        return cls(network, exact, x, y, ledger, shown)
+        return cls(network, exact, x, y, ledger, shown, groups)
 
     def fixed(self, part: str) -> Certificate:
-        errors = count_errors(self.exact, prior_weights(self.network), self.x, self.y)
-        evidence = _evidence(errors, len(self.x), {})
-        return issue(THEOREMS["held-out"], evidence, self.ledger, part, **self.shown)
+        evidence = _evidence(self._risk(prior_weights(self.network)), {})
+        theorem = THEOREMS["held-out" if self.groups is None else "held-out-mean"]
+        return issue(theorem, evidence, self.ledger, part, **self.shown)
+
+    def _risk(self, weights: Weights) -> EmpiricalRisk:
+        """Return the error on the bound set; n counts groups, and each counts its mean error."""
+        if self.groups is None:
+            errors, n = count_errors(self.exact, weights, self.x, self.y), len(self.x)
+            return EmpiricalRisk(errors / n, n, samples=0, draws=None)
+        wrong = are_errors(self.exact, weights, self.x, self.y).double()
+        unit = self.groups.unique(return_inverse=True)[1]
+        means = _means(wrong, unit)
+        n = len(means)
+        mean = min(1.0, math.fsum(means) / n * (1 + _ROUNDING))
+        return EmpiricalRisk(mean, n, samples=0, draws=None)
 
     def drawn(
         self, theorem: Theorem, part: str, networks: int, guess: float | None
@@ -165,10 +187,9 @@ class _Issuer:
         self, theorem: Theorem, key: bytes, number: int, part: str, fixed: Mapping[str, float]
     ) -> tuple[Certificate, DrawnNetwork]:
         drawn = draw_network(self.exact, keyed_generator(key, number))
-        errors = count_errors(self.exact, drawn.weights, self.x, self.y)
         certificate = issue(
             theorem,
-            _evidence(errors, len(self.x), drawn.log_ratio),
+            _evidence(self._risk(drawn.weights), drawn.log_ratio),
             self.ledger,
             part,
             keywords=fixed,
@@ -196,9 +217,14 @@ def _ledger(delta: float, shares: Mapping[str, Fraction], priors: int) -> Ledger
     return Ledger(delta, parts)
 
 
-def _evidence(errors: int, n: int, log_ratio: dict[str, float]) -> Evidence:
+def _means(wrong: Tensor, unit: Tensor) -> list[float]:
+    """Return the mean error of each group."""
+    means: list[float] = (unit.bincount(wrong) / unit.bincount()).tolist()
+    return means
+
+
+def _evidence(risk: EmpiricalRisk, log_ratio: dict[str, float]) -> Evidence:
     """Return the evidence of counted errors, and ln(dQ/dP) by Gaussian if a network was drawn."""
-    risk = EmpiricalRisk(errors / n, n, samples=0, draws=None)
     ratio = math.fsum(log_ratio.values())
     ratio += _ROUNDING * (1 + abs(ratio)) if log_ratio else 0.0
     return Evidence(risk, risk.mean, ratio, log_ratio)

@@ -79,6 +79,7 @@ def read_examples(
     test: Path | None = None,
     drop: Collection[str] = (),
     categorical: Collection[str] = (),
+    group: str | None = None,
 ) -> Examples:
     """Read a CSV, Parquet or .npz file, or a named data set, with numbers in float64."""
     if dataset in NAMES or dataset.endswith(".npz"):
@@ -87,12 +88,14 @@ def read_examples(
         there = data.x_test.astype(np.float64), names[data.y_test]
         x, y = data.x_train.astype(np.float64), names[data.y_train]
         return Examples(x, y, None, there if len(there[1]) else None)
-    frame = read_frame(dataset, label=label, drop=drop, categorical=categorical, dtype=np.float64)
+    frame = read_frame(
+        dataset, label=label, drop=drop, categorical=categorical, group=group, dtype=np.float64
+    )
     assert frame.label is not None
     kinds = tuple(frame.kinds.values())
     layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=tuple(drop))
-    y = frame.label.texts()
-    examples = Examples(table_of(frame), y, layout)
+    y, groups = frame.label.texts(), None if frame.group is None else frame.group.texts()
+    examples = Examples(table_of(frame), y, layout, groups=groups)
     if test is None:
         return examples
     x, labels = layout.read(test)

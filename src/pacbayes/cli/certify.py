@@ -92,7 +92,8 @@ def certify(
 
     opened = runs.open_run(run)
     one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
-    theorem = bound or (("held-out" if per_class else BEST_OF) if one else "small-kl")
+    usual = "small-kl" if opened.record.data.source.group is None else "disintegrated"
+    theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
     network, examples = opened.load_network(), opened.load_data(data, test_data)
     issue = runs.certify_classes if per_class else runs.certify_run
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):

@@ -24,6 +24,7 @@ def train(
     label: str | None,
     drop: list[str] | None,
     categorical: list[str] | None,
+    group: str | None,
     repeats: bool | None,
     delta: float | None,
     quiet: bool,
@@ -36,7 +37,7 @@ def train(
 
     check_folder(out)
     columns = {"drop": tuple(drop or ()), "categorical": tuple(categorical or ())}
-    examples = read_examples(dataset, label=label, test=test_data, **columns)
+    examples = read_examples(dataset, label=label, test=test_data, group=group, **columns)
     with console.waiting(f"fitting {model} to {len(examples.y)} examples"):
         fitted = train_model(
             out,

@@ -87,6 +87,13 @@ def train(
         list[str] | None,
         _data(metavar="COLUMN", help="Column whose numbers are categories; may be repeated."),
     ] = None,
+    group: Annotated[
+        str | None,
+        _data(
+            metavar="COLUMN",
+            help="Column that says which rows belong together, such as a patient; n counts groups.",
+        ),
+    ] = None,
     fallback: Annotated[
         str | None,
         _data(
@@ -199,6 +206,7 @@ def train(
         deduplicate,
         tuple(drop or ()),
         tuple(categorical or ()),
+        group,
     )
     sources = _checked(own, fallback)
     changes = given(
@@ -237,7 +245,8 @@ def train(
     if fell_back:  # bundled data are too few for three hidden layers
         changes.setdefault("widths", ())
     elif table:
-        changes = for_table(len(read.y_train), changes)
+        groups = None if read.groups is None else len(set(read.groups.tolist()))
+        changes = for_table(len(read.y_train), changes, groups)
     settings = settings_of(classes=len(read.classes), **changes)
     data = runs.featured(read, settings)
     already = _trained(runs.planned_runs(out, settings))

@@ -111,6 +111,11 @@ class Dataset:
         return torch.from_numpy(x), labels
 
     @property
+    def groups(self) -> NDArray[np.int32] | None:
+        """The group of each training example, if examples belong together."""
+        return None if self.rows is None or self.rows.group is None else self.rows.group.values
+
+    @property
     def as_they_came(self) -> Floats:
         """The training examples in numbers, before any preprocessing, to look for copies in."""
         return self.x_train if self.rows is None else self.rows.as_numbers()

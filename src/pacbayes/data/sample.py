@@ -43,19 +43,20 @@ class FittedError(NoSampleError):
     """Raised when preprocessing was visibly fitted to the examples."""
 
 
-def check_sample(x: Array, y: Array, *, repeats: bool) -> list[str]:
+def check_sample(x: Array, y: Array, *, repeats: bool, groups: Array | None = None) -> list[str]:
     """Raise NoSampleError if examples are repeated, or preprocessing was fitted to them.
 
     Give all training examples: a copy among the prior's examples reveals the bound set.
 
     Args:
         repeats: allow duplicates, which are natural in data with few discrete features.
+        groups: the group of each example, within which duplicates are allowed.
 
     Returns:
         Remarks on what is allowed but unusual.
     """
     rows = np.ascontiguousarray(x).reshape(len(x), -1)
-    remarks = [] if repeats else _check_repeats(rows, y)
+    remarks = [] if repeats else _check_repeats(*_once_in_each(rows, y, groups))
     _refuse_fitted(rows)
     return remarks
 
@@ -72,7 +73,8 @@ def check_split(own: Array, bound: Array, *, repeats: bool) -> list[str]:
     if near > NEAR and not repeats:
         raise NoSampleError(
             f"{says} (at most {100 * NEAR:.0f} % are allowed), so they are not independent; "
-            f"give one example of each, or {_REMEDY.split(', or ', 1)[1]}"
+            f"give one example of each, name the column that says which rows belong together with "
+            f"--group, or {_REMEDY.split(', or ', 1)[1]}"
         )
     return [says] if near > _REMARKABLE else []
 
@@ -109,6 +111,18 @@ def _near_share(own: Array, some: Array) -> float:
     expected = inner * k ** (-1 / D)
     near = (nearest > 0) & (nearest < expected * min(_COPY, _NATURAL ** (1 / D)))
     return float(near.mean())
+
+
+def _once_in_each(rows: Array, y: Array, groups: Array | None) -> tuple[Array, Array]:
+    """Return examples that do not repeat within a group."""
+    if groups is None:
+        return rows, y
+    triples = zip(groups.tolist(), rows.astype(np.float32) + 0.0, y.tolist(), strict=True)
+    first: dict[tuple[int, bytes, float], int] = {}
+    for i, (group, row, label) in enumerate(triples):
+        first.setdefault((group, row.tobytes(), label), i)
+    kept = list(first.values())
+    return rows[kept], y[kept]
 
 
 def _check_repeats(rows: Array, y: Array) -> list[str]:

@@ -53,6 +53,11 @@ class Tables:
         return len(self.train)
 
     @property
+    def groups(self) -> NDArray[np.int32] | None:
+        """The group of each training example, if examples belong together."""
+        return None if self.train.group is None else self.train.group.values
+
+    @property
     def train_sha256(self) -> str:
         """Hash of the training examples as they came; see `Dataset.train_sha256`."""
         return rows_sha256(self.train, self.y_train)

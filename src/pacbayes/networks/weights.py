@@ -19,6 +19,7 @@ from pacbayes.networks.network import Network
 __all__ = [
     "DrawnNetwork",
     "Weights",
+    "are_errors",
     "count_errors",
     "draw_network",
     "draw_weights",
@@ -133,6 +134,11 @@ def _below(weights: Weights, prefix: str) -> Weights:
 
 def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:
     """Count the examples that the drawn network gets wrong; a tie is an error."""
+    return int(are_errors(network, weights, x, y).sum())
+
+
+def are_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+    """Return whether the drawn network gets each example wrong, (n,); a tie is an error."""
     blocks = zip(x.split(_BLOCK), y.split(_BLOCK), strict=True)
     margins = (network.task.margin(scores(network, weights, a), b) for a, b in blocks)
-    return sum(int((~(margin > _CLOSE)).sum()) for margin in margins)
+    return torch.cat([~(margin > _CLOSE) for margin in margins])

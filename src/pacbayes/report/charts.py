@@ -42,7 +42,7 @@ def stacked(
 ) -> Html:
     """Draw parts end to end on an axis from zero, and other values as dots below them."""
     total = math.fsum(p.value for p in parts)
-    top = _MARGIN * max(total, *(m.value for m in marks)) or 1.0
+    top = _MARGIN * max([total, *(m.value for m in marks)]) or 1.0
     rows = _BAR + 14
     bottom = rows + _ROW * len(marks)
     end = position(total, top)

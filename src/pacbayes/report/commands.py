@@ -42,6 +42,7 @@ def _data_options(source: DataSource) -> list[str]:
         "--data-folder": source.folder,
         "--test-data": source.test,
         "--label": source.label,
+        "--group": source.group,
     }
     words = option_words(options) + (["--deduplicate"] if source.deduplicate else [])
     for option, names in (("--drop", source.drop), ("--categorical", source.categorical)):

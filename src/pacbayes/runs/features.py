@@ -29,7 +29,8 @@ def featured(data: Dataset | Tables, settings: Settings) -> Dataset:
         return data
     if not settings.prior_fraction:
         return data.plain()
-    return data.fitted(split(len(data), settings.prior_fraction, settings.seed)[0])
+    own, _ = split(len(data), settings.prior_fraction, settings.seed, data.groups)
+    return data.fitted(own)
 
 
 def features_sha256(encoding: Encoding | None) -> str | None:

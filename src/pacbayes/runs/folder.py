@@ -148,15 +148,26 @@ class Run:
     def bound_set(self, data: Dataset) -> tuple[Tensor, Tensor]:
         """Return the examples that the certificate is on: all, or those the prior did not see."""
         x, y = data.tensors("train")
+        index = self._bound_index()
+        return (x, y) if index is None else (x[index].contiguous(), y[index].contiguous())
+
+    def bound_groups(self, data: Dataset) -> Tensor | None:
+        """Return the group of each example of the bound set, if examples belong together."""
+        if data.groups is None:
+            return None
+        groups, index = torch.from_numpy(data.groups), self._bound_index()
+        return groups if index is None else groups[index]
+
+    def _bound_index(self) -> Tensor | None:
         if self.record.data.split_sha256 is None:
-            return x, y
+            return None
         path = self.folder / "split.safetensors"
         if not path.exists() or file_sha256(path) != self.record.data.split_sha256:
             raise DamagedFileError(f"{path} is missing or is not the run's split")
         index = load_tensors(path)[0]["bound"]
         if index.dtype != torch.int64:
             raise DamagedFileError(f"{path} must hold int64 indices, got {index.dtype}")
-        return x[index].contiguous(), y[index].contiguous()
+        return index
 
     def build_network(self) -> Network:
         """Build the network of the run's architecture, untrained."""

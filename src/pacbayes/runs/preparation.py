@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
 
-from pacbayes.data import Dataset, DataSource
+from pacbayes.data import DataError, Dataset, DataSource
+from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
 from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
@@ -104,7 +105,7 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
         raise ValueError(
             f"the prior of {run.folder} is data-free; verify draws it again in any case"
         )
-    own = split(len(data.x_train), settings.prior_fraction, settings.seed)[0]
+    own = split(len(data.x_train), settings.prior_fraction, settings.seed, data.groups)[0]
     x, y = (tensor[own].contiguous() for tensor in data.tensors("train"))
     teacher = Teacher(x, y, settings, len(data.classes))
     for _ in teacher.steps():
@@ -116,7 +117,8 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
 def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
     """Refuse examples that are not an independent sample; return remarks on unusual ones."""
     x, repeats = data.continuous, settings.repeats
-    remarks = check_sample(data.as_they_came, data.y_train, repeats=repeats)
+    groups = data.groups
+    remarks = check_sample(data.as_they_came, data.y_train, repeats=repeats, groups=groups)
     if plan.own is not None and plan.bound is not None:
         remarks += check_split(x[plan.own], x[plan.bound["bound"]], repeats=repeats)
     return tuple(remarks)
@@ -185,9 +187,12 @@ def _plan(folder: Path, settings: Settings, source: DataSource, data: Dataset) -
     own, bound = None, None
     count = len(data.x_train)
     if settings.prior_fraction:
-        parts = split(count, settings.prior_fraction, settings.seed)
+        parts = split(count, settings.prior_fraction, settings.seed, data.groups)
         own, rest = map(torch.from_numpy, parts)
         bound, count = {"bound": rest}, len(rest)
+    if data.groups is not None:
+        chosen = data.groups if bound is None else data.groups[bound["bound"]]
+        count = check_groups(len(np.unique(chosen)))
     record = DataRecord(
         source=source.seen_from(folder),
         train_sha256=data.train_sha256,
@@ -200,6 +205,16 @@ def _plan(folder: Path, settings: Settings, source: DataSource, data: Dataset) -
         names=data.names,
     )
     return _Plan(record, own, bound, plain=data.encoding is None or data.encoding.plain)
+
+
+def check_groups(count: int) -> int:
+    """Return a number of groups in the bound set; raise DataError if it is too small."""
+    if count < LEAST_EXAMPLES:
+        raise DataError(
+            f"the bound set has {count} groups; at least {LEAST_EXAMPLES} are needed, since n "
+            "counts groups"
+        )
+    return count
 
 
 def _label(data: Dataset) -> str | None:

@@ -39,6 +39,7 @@ __all__ = [
     "train_run",
 ]
 
+_ONE_NETWORK = (Predictor.DRAWN, Predictor.FIXED)
 FITTED = "features.json, fitted to the prior's part alone"
 
 
@@ -118,6 +119,10 @@ def certify_classes(
             f"--per-class needs one predictor for all classes, which {bound} would choose for each "
             "class; use --bound held-out, small-kl or another"
         )
+    if data.groups is not None:
+        raise ValueError(
+            "--per-class is not offered for groups, whose examples may differ in class"
+        )
     names, (x, y) = run.record.data.classes, run.bound_set(data)
     issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors)
     share, codes, found = below(Fraction(delta) / len(names)), _codes(y, len(names)), []
@@ -153,7 +158,10 @@ class _Issuer:
             "repeats": True,  # `prepare` has checked all examples
             "assumptions": _assumptions(self.run),
         }
-        if self.bound == "held-out":
+        if (groups := self.run.bound_groups(self.data)) is not None:
+            self._check_groups()
+            given["groups"] = groups
+        if self.bound.startswith("held-out"):
             return certify_fixed(self.network, x, y, **given), None
         given["guess"] = _guess(self.run, self.network, self.data)
         if self.bound == BEST_OF and self.run.settings.prior_fraction:
@@ -164,6 +172,18 @@ class _Issuer:
             return issued, drawn.weights
         given |= {"monte_carlo": self.monte_carlo, "samples": self.samples}
         return certify(self.network, x, y, bound=self.bound, **given), None
+
+    def _check_groups(self) -> None:
+        """Refuse theorems whose risk would have to be sampled for groups."""
+        learned = bool(self.run.settings.prior_fraction)
+        if self.bound == BEST_OF and learned:
+            return
+        if self.bound == BEST_OF or THEOREMS[self.bound].predictor not in _ONE_NETWORK:
+            offered = "best-of, held-out" if learned else "held-out"
+            raise ValueError(
+                f"--bound {self.bound} is not offered for groups; use {offered}, disintegrated or "
+                "disintegrated-fixed, which certify one network"
+            )
 
 
 def _codes(y: Tensor, classes: int) -> Tensor:
@@ -176,7 +196,7 @@ def _guess(run: Run, network: Network, data: Dataset) -> float | None:
     s = run.settings
     if not s.prior_fraction:
         return None
-    own = split(len(data.x_train), s.prior_fraction, s.seed)[0]
+    own = split(len(data.x_train), s.prior_fraction, s.seed, data.groups)[0]
     x, y = (tensor[own] for tensor in data.tensors("train"))
     return prior_error(network, x, y)
 
@@ -190,6 +210,7 @@ def _assumptions(run: Run) -> Assumptions:
         repeats=s.repeats,
         split_seed=split_seed,
         deduplicated=source.deduplicate or None,
+        group=source.group,
         preprocessing=None if run.encoding.plain else FITTED,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +26,18 @@ Indices = NDArray[np.int64]
 _LOG_LOSS = 0.7  # fraction of the run on −ln P(label), which learns faster than the bounded loss
 
 
-def split(n: int, fraction: float, seed: int) -> tuple[Indices, Indices]:
-    """Split n examples into those the prior learns from and the bound set, both in order."""
+def split(
+    n: int, fraction: float, seed: int, groups: NDArray[Any] | None = None
+) -> tuple[Indices, Indices]:
+    """Split n examples into those the prior learns from and the bound set, both in order.
+
+    Args:
+        groups: which group each example belongs to; groups are split, and go to one side whole.
+    """
+    if groups is not None:
+        names, unit = np.unique(groups, return_inverse=True)
+        own = np.isin(unit, split(len(names), fraction, seed)[0])
+        return np.flatnonzero(own), np.flatnonzero(~own)
     count = round(fraction * n)
     if not 0 < count <= n - 8:
         raise ValueError(
