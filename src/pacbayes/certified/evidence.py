@@ -36,7 +36,6 @@ class Evidence:
         weights: of a vote, one for each candidate; None if there is no vote.
         x_sha256: hash of the features of all examples.
         layout: columns of the table, if the features are one.
-        kept: indices of the examples that copy no earlier one, if copies were removed.
     """
 
     seed: int
@@ -51,12 +50,10 @@ class Evidence:
     weights: Array | None
     x_sha256: str
     layout: Layout | None
-    kept: Array | None = None
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays by name, as a file holds them."""
-        names = ("groups", "answers", "weights", "kept")
-        optional = {name: getattr(self, name) for name in names}
+        optional = {"groups": self.groups, "answers": self.answers, "weights": self.weights}
         return {
             "rows": self.rows.astype(np.int64),
             "labels": self.labels.astype(np.int64),
@@ -88,10 +85,4 @@ def evidence_of(chosen: Chosen, task: Task) -> Evidence:
         weights=np.array(weights) if weights else None,
         x_sha256=features_sha256(task.X),
         layout=Layout.of(task.X),
-        kept=_kept(task),
     )
-
-
-def _kept(task: Task) -> Array | None:
-    kept: Array = np.sort(np.concatenate([task.split.own, task.split.bound]))
-    return kept if task.settings["deduplicate"] else None

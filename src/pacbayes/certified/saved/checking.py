@@ -93,8 +93,7 @@ def _sha256(path: Path) -> str:
 
 def _split(run: Run, e: Mapping[str, Array], issued: Issued) -> Finding:
     """Draw the bound set again from the seed."""
-    kept = e.get("kept", np.arange(run.n))
-    units = e["groups"][kept] if run.grouped else kept
+    units = e["groups"] if run.grouped else np.arange(run.n)
     units = np.unique(units, return_inverse=True)[1]
     total = int(units.max()) + 1
     share = 0.45 * min(1.0, math.pow(1000 / total, 0.25))
@@ -102,7 +101,7 @@ def _split(run: Run, e: Mapping[str, Array], issued: Issued) -> Finding:
     size = min(total - 1, max(1, math.floor(share * total)))
     words = np.random.SeedSequence(run.seed, spawn_key=(4,)).generate_state(1, np.uint64)
     order = np.random.default_rng(int(words[0])).permutation(total)
-    drawn = kept[np.isin(units, order[:size])]
+    drawn = np.flatnonzero(np.isin(units, order[:size]))
     sha256 = hashlib.sha256(drawn.astype("<i8").tobytes()).hexdigest()
     stated = {"seed": run.seed, "bound_set_sha256": sha256}
     same = all(c.provenance == stated for c in issued.certificates.values())
@@ -134,8 +133,7 @@ def _ledger(run: Run, issued: Issued) -> Finding:
 
 def _complete(run: Run, issued: Issued) -> Finding:
     found = {part: c.part for part, c in issued.certificates.items()}
-    names = VOTES if run.choose == "vote" else (run.chosen,)
-    chosen = issued.chosen in [run.part_of(name) for name in names]
+    chosen = issued.chosen in (VOTES if run.choose == "vote" else (run.chosen,))
     must = {
         "certificates are missing, or not of these candidates": found.keys() == run.claimed.keys(),
         "a certificate spends another part than its own": all(k == v for k, v in found.items()),
@@ -225,27 +223,21 @@ def _assumptions(run: Run, issued: Issued) -> Finding:
 
 def _sentences(run: Run) -> tuple[str, ...]:
     units = "groups" if run.grouped else "examples"
-    said = {
-        f"The {units} are independent, and new ones come from the same source.": True,
-        "Their features were computed without looking at the bound set.": True,
-        "New examples do not repeat either: copies were removed (by deduplicate=True).": (
-            run.deduplicated
-        ),
-        "Examples that repeat are natural in these data (declared by repeats=True).": run.repeats,
-        f"No other split was tried than that of seed {run.seed}.": True,
-        "The candidates, and all that they keep outside their parameters, never saw the bound "
-        "set: not before fitting, and not when their settings were chosen.": True,
-        "What predicts does not change, treats each example by itself, and keeps no other "
-        "state.": True,
-        "The set of classes, δ and what is certified were chosen in advance.": True,
-        "Nothing else was tried on the bound set than the ledger pays for.": True,
-    }
-    return tuple(sentence for sentence, given in said.items() if given)
+    return (
+        f"{units} are independent draws from one distribution, and new {units} come from it too",
+        f"the bound set was drawn from seed {run.seed}, and from no other seed before",
+        "candidates were fitted to the other examples alone, and all of them are in the ledger",
+        "the features of an example were computed without the other examples",
+        "the set of classes was known beforehand",
+        "repeated examples, if there are any, occur naturally",
+    )
 
 
 def _words(run: Run, *, full: bool) -> Iterator[Finding]:
-    said = [*_sentences(run), "Shares, claims and costs were fixed before the bound set was seen."]
+    said = [
+        *_sentences(run),
+        "δ, shares, claims and costs were fixed before the bound set was seen",
+    ]
     if not full:
-        said.append("The models give the recorded predictions; verify --full predicts again.")
-        said += ["The examples kept copy no others."] if run.deduplicated else []
+        said.append("the models give the recorded predictions; verify --full predicts again")
     yield from (Finding("word", True, text, word=True) for text in said)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pacbayes.certified.candidates import MEAN, MeanOfProbabilities
 from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, class_claim, part_of
+from pacbayes.certified.claims import ANSWERED, UNANSWERED, class_claim, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.saved.data_file import check_same, table_bytes
 from pacbayes.certified.saved.record import (
@@ -128,7 +127,6 @@ def _record(
         claims=e.claims,
         costs=costs,
         repeats=model.repeats,
-        deduplicated=model.deduplicate,
         x_sha256=e.x_sha256,
         layout=e.layout,
         source=source,
@@ -190,17 +188,14 @@ def _restore(
     part, issued = read_certificates(folder) or (None, {})
     model.certificate_ = None if part is None else issued[part]
     names = ("first-order", "tandem") if record.choose == "vote" else tuple(record.shares)
-    several = len(record.claims) > 1
-    parts = {name: part_of(name, OVERALL, several=several) for name in names}
-    model.certificates_ = {name: issued[p] for name, p in parts.items() if p in issued}
-    part_for = partial(part_of, record.chosen, several=several)
+    model.certificates_ = {name: issued[name] for name in names if name in issued}
     if model.per_class:
-        of = {label: part_for(class_claim(label)) for label in model.classes_}
+        of = {label: part_of(record.chosen, class_claim(label)) for label in model.classes_}
         found = {k: issued[p] for k, p in of.items()} if issued else None
         setattr(model, "class_certificates_", found)  # noqa: B010
     if model.target_error is not None:
         for name in (ANSWERED, UNANSWERED):
-            setattr(model, f"{name}_certificate_", issued.get(part_for(name)))
+            setattr(model, f"{name}_certificate_", issued.get(part_of(record.chosen, name)))
 
 
 def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
@@ -213,7 +208,6 @@ def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
         labels=arrays["labels"],
         groups=arrays.get("groups"),
         predictions=dict(zip(record.shares, arrays["predictions"], strict=True)),
-        kept=arrays.get("kept"),
         shares=record.shares,
         claims=record.claims,
         answers=arrays.get("answers"),

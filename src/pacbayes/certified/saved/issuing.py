@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.remarks import above_constant
-from pacbayes.certified.assumptions import SplitAssumptions
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, BoundSet, share_out
 from pacbayes.certified.evidence import Evidence
@@ -56,15 +55,11 @@ def issue_again(folder: Path, delta: float) -> HeldOutCertificate:
 def _bound_set(record: ClassifierRecord, e: Evidence, ledger: Any) -> tuple[BoundSet, Array]:
     """Return the bound set, and the names of the classes with None for no class."""
     names = np.array([*record.classes, None], object)
-    own = np.setdiff1d(np.arange(record.n) if e.kept is None else e.kept, e.rows)
+    own = np.setdiff1d(np.arange(record.n), e.rows)
     groups = None if e.groups is None else e.groups[e.rows]
     loss = Loss(names[:-1], record.costs)
     split = Split(own, e.rows, record.seed)
-    unit = "groups" if record.grouped else "examples"
-    assumed = SplitAssumptions(unit, record.seed, record.repeats, record.deduplicated)
-    several = len(record.claims) > 1
-    labels = names[e.labels[e.rows]]
-    return BoundSet(labels, groups, loss, ledger, split, assumed, several), names
+    return BoundSet(names[e.labels[e.rows]], groups, loss, ledger, split), names
 
 
 def _certificates(

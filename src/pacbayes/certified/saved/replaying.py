@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from pacbayes.certified.copies import check_copies, first_of_each
 from pacbayes.certified.evidence import places
+from pacbayes.certified.origin import check_rows
 from pacbayes.certified.saved.checking import check_classifier, recount
 from pacbayes.certified.saved.data_file import load_copy
 from pacbayes.certified.saved.folder import load_classifier
@@ -62,10 +62,7 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     else:
         equal = [record.classes[i] for i in evidence["labels"]] == labels
         yield Finding("labels", equal, f"{len(labels)} compared with the data")
-    yield _sample(X, evidence["labels"], evidence.get("groups"), record)
-    if record.deduplicated:
-        same = np.array_equal(first_of_each(X, evidence["labels"]), evidence["kept"])
-        yield Finding("copies removed", same, f"{len(evidence['kept'])} of {record.n} kept")
+    yield _sample(X, evidence["labels"], record)
     model = load_classifier(folder, trusted)
     there = _safe_indexing(X, evidence["rows"])
     answers = [places(np.asarray(m.predict(there)), model.classes_)
@@ -83,9 +80,9 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
         yield from recount(run, issued, evidence | again)
 
 
-def _sample(X: Any, labels: Array, groups: Array | None, record: ClassifierRecord) -> Finding:
+def _sample(X: Any, labels: Array, record: ClassifierRecord) -> Finding:
     try:
-        check_copies(X, labels, groups, repeats=record.repeats or record.deduplicated)
+        check_rows(X, labels, repeats=record.repeats)
     except NoSampleError as error:
         return Finding("examples", False, str(error))
     return Finding("examples", True, "nothing speaks against independence")

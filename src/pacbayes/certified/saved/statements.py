@@ -43,8 +43,6 @@ class Run(_Record):
     shares: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1)
     claims: tuple[str, ...] = Field(min_length=1)
     costs: tuple[tuple[Annotated[float, Field(ge=0)], ...], ...] | None
-    repeats: bool
-    deduplicated: bool = False
     files: dict[str, str]
 
     @property
@@ -53,9 +51,7 @@ class Run(_Record):
         if self.choose == "vote":
             return dict.fromkeys(VOTES, Fraction(1, 2))
         pairs = ((name, claim) for name in self.shares for claim in self.claims)
-        return {
-            self.part_of(*pair): Fraction(self.shares[pair[0]]) / len(self.claims) for pair in pairs
-        }
+        return {part_of(n, c): Fraction(self.shares[n]) / len(self.claims) for n, c in pairs}
 
     @property
     def claimed(self) -> dict[str, tuple[str, str]]:
@@ -63,14 +59,12 @@ class Run(_Record):
         names = VOTES if self.choose == "vote" else tuple(self.shares)
         pairs = [(name, _OVERALL) for name in names]
         pairs += [(self.chosen, claim) for claim in self.claims if claim != _OVERALL]
-        return {self.part_of(*pair): pair for pair in pairs}
+        return {part_of(*pair): pair for pair in pairs}
 
-    def part_of(self, name: str, claim: str = _OVERALL) -> str:
-        """Return the part of the ledger that a claim about a candidate spends."""
-        if len(self.claims) == 1 or self.choose == "vote":
-            return name
-        quoted = json.dumps(name, ensure_ascii=False)
-        return quoted if claim == _OVERALL else f"{quoted}, {claim}"
+
+def part_of(name: str, claim: str) -> str:
+    """Return the part of the ledger that a claim about a candidate spends."""
+    return name if claim == _OVERALL else f"{name}, {claim}"
 
 
 class Claim(_Record):
@@ -151,7 +145,6 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
     k, m = len(run.classes), len(run.shares)
     wanted = {"rows", "labels", "predictions"} | ({"groups"} if run.grouped else set())
     wanted |= {"answers"} if _ANSWERED in run.claims else set()
-    wanted |= {"kept"} if run.deduplicated else set()
     wanted |= {"weights"} if run.choose == "vote" else set()
     if e.keys() != wanted:
         return Finding("evidence", False, f"has {sorted(e)}, must have {sorted(wanted)}")
@@ -162,7 +155,6 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
         "rows, labels, groups and predictions must be 64-bit integers": integers,
         f"must have labels of {run.n} examples": e["labels"].shape == (run.n,),
         "rows must be one list of indices": e["rows"].shape == (size,) and size > 0,
-        "kept must be sorted indices of examples": _are_places(e.get("kept"), run.n),
         "must predict each example once": e["predictions"].shape == (m, size),
         "labels must be classes": bool(((e["labels"] >= 0) & (e["labels"] < k)).all()),
         "must predict classes": bool(((e["predictions"] >= -1) & (e["predictions"] < k)).all()),
@@ -174,13 +166,6 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
         f"the chosen {run.chosen!r} is no candidate": run.chosen in (*run.shares, "vote"),
     }
     return finding("evidence", f"{m} candidates on {size} of {run.n} examples", must)
-
-
-def _are_places(kept: Array | None, n: int) -> bool:
-    if kept is None:
-        return True
-    inside = kept.ndim == 1 and kept.size > 1 and kept.min() >= 0 and kept.max() < n
-    return bool(inside and (np.diff(kept) > 0).all())
 
 
 def _are_weights(weights: Array, m: int) -> bool:
