@@ -44,7 +44,7 @@ def prior_epochs(own: int, batch: int) -> int:
         own: number of the prior's examples.
         batch: number of examples in a step.
     """
-    steps = math.ceil(own / batch)  # of an epoch
+    steps = max(1, math.ceil(own / batch))  # of an epoch
     return max(100, math.ceil(LEAST_STEPS / steps))
 
 
