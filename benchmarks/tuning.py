@@ -99,7 +99,7 @@ NETWORKS: dict[str, tuple[Rule, int]] = {
     "0.4, 3000 steps": (lambda n: 0.4, 3000),
     "0.6, 3000 steps": (lambda n: 0.6, 3000),
     "0.7, 3000 steps": (lambda n: 0.7, 3000),
-    "1 − 0.5·(1000/n)^¼, 3000 steps": (lambda n: 1 - growing(0.5)(n), 3000),
+    "**1 − 0.5·(1000/n)^¼, 3000 steps**": (lambda n: 1 - growing(0.5)(n), 3000),
     "1 − 0.45·(1000/n)^¼, 3000 steps": (lambda n: 1 - bound_fraction(n), 3000),
 }
 

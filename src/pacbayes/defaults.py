@@ -29,9 +29,10 @@ LEAST_STEPS = 3000  # of the optimiser, in which a prior learns
 def prior_fraction(n: int) -> float:
     """Return the fraction of n examples that a network's prior learns from.
 
-    What `bound_fraction` leaves, but at most so many that `LEAST_BOUND_SET` examples remain.
+    1 − 0.5·min(1, (1000/n)^¼): 50 % of up to 1000, 60 % of 2500, 72 % of 10,000, 91 % of a million;
+    but at most so many that `LEAST_BOUND_SET` examples remain.
     """
-    return min(1 - bound_fraction(n), 1 - LEAST_BOUND_SET / n)
+    return min(1 - _falling(0.5, n), 1 - LEAST_BOUND_SET / n)
 
 
 def prior_epochs(own: int, batch: int) -> int:
@@ -44,7 +45,7 @@ def prior_epochs(own: int, batch: int) -> int:
         own: number of the prior's examples.
         batch: number of examples in a step.
     """
-    steps = math.ceil(own / batch)  # of an epoch
+    steps = max(1, math.ceil(own / batch))  # of an epoch
     return max(100, math.ceil(LEAST_STEPS / steps))
 
 
@@ -76,7 +77,12 @@ def bound_fraction(n: int) -> float:
 
     0.45·min(1, (1000/n)^¼): 45 % of up to 1000, 36 % of 2500, 25 % of 10,000, 8 % of a million.
     """
-    return 0.45 * min(1.0, math.pow(1000 / n, 0.25))
+    return _falling(0.45, n)
+
+
+def _falling(most: float, n: int) -> float:
+    """Return a fraction that falls so slowly that the part itself grows as n^¾."""
+    return most * min(1.0, math.pow(1000 / n, 0.25))
 
 
 def linear_weight(n: int) -> float:

@@ -26,6 +26,7 @@ __all__ = [
     "MEAN",
     "MeanOfProbabilities",
     "default_candidates",
+    "mean_of",
     "mean_weights",
     "named",
     "probabilities",
@@ -114,6 +115,14 @@ def _in_order(names: Sequence[str], given: Weights) -> list[float]:
         raise ValueError(f"shares must name each of {', '.join(names)} once, got {given!r}")
     values = [given[name] for name in names] if isinstance(given, Mapping) else given
     return [float(value) for value in values]
+
+
+def mean_of(
+    fitted: Mapping[str, Any], classes: Array, weights: Mapping[str, float]
+) -> MeanOfProbabilities:
+    """Return the mean of fitted classifiers; those without a stated weight have weight 1."""
+    parts = [weights.get(name, 1.0) for name in fitted]
+    return MeanOfProbabilities(list(fitted.values()), classes, parts)
 
 
 class MeanOfProbabilities:

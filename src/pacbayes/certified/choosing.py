@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
-from sklearn.utils import _safe_indexing
 
-from pacbayes.certificates.remarks import CertificateWarning, above_constant
+from pacbayes.certificates.remarks import above_constant
 from pacbayes.certified.abstention import threshold_for
-from pacbayes.certified.assumptions import SplitAssumptions
-from pacbayes.certified.candidates import MEAN, MeanOfProbabilities, probabilities, shares
-from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certified.candidates import MEAN, mean_of, probabilities, shares
 from pacbayes.certified.claims import (
     ANSWERED,
     OVERALL,
@@ -27,78 +23,16 @@ from pacbayes.certified.claims import (
     class_claim,
     share_out,
 )
-from pacbayes.certified.losses import Loss, of_units
+from pacbayes.certified.losses import of_units
 from pacbayes.certified.predictor import labels_of
-from pacbayes.certified.splitting import Split
-from pacbayes.certified.votes import WeightedVote, best_vote, vote_of
-from pacbayes.data.pipelines import refuse_fitted_state
+from pacbayes.certified.task import Chosen, Task, fit_candidates
+from pacbayes.certified.voting import choose_vote
 
-__all__ = ["Choice", "Chosen", "Task", "choose"]
+__all__ = ["Choice", "choose"]
 
 Array = NDArray[Any]
 Choice = Literal["bound", "cross-validation", "vote"]
 _FOLDS = 5
-_VOTES = ("first-order", "tandem")
-
-
-@dataclass(frozen=True)
-class Task:
-    """Examples, their split, and the candidates.
-
-    Attributes:
-        candidates: not yet fitted, by name.
-        settings: parameters of the classifier.
-        weights: of candidates in their mean, by name; 1 where there is none.
-        quiet: warnings of candidates that are of no interest, such as their own certificates.
-    """
-
-    X: Any
-    y: Array
-    groups: Array | None
-    classes: Array
-    split: Split
-    candidates: dict[str, Any]
-    loss: Loss
-    settings: Mapping[str, Any]
-    weights: Mapping[str, float] = field(default_factory=dict)
-    quiet: tuple[type[Warning], ...] = (CertificateWarning,)
-
-    @property
-    def assumed(self) -> SplitAssumptions:
-        """What certificates take on trust."""
-        unit, given = "examples" if self.groups is None else "groups", self.settings
-        return SplitAssumptions(unit, self.split.seed, given["repeats"], given["deduplicate"])
-
-    def part(self, indices: Array) -> tuple[Any, Array, Array | None]:
-        """Return examples, labels and groups at these indices."""
-        groups = None if self.groups is None else self.groups[indices]
-        return _safe_indexing(self.X, indices), self.y[indices], groups
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The chosen classifier, fitted, with its certificates.
-
-    Attributes:
-        predicted: what every candidate answers on the bound set, by name.
-        shares, claims: how δ was shared among candidates and their claims.
-        answers: which examples of the bound set are answered, if some may not be.
-    """
-
-    name: str
-    estimator: Any
-    fitted: dict[str, Any]
-    certificate: HeldOutCertificate
-    certificates: dict[str, HeldOutCertificate]
-    predicted: dict[str, Array]
-    shares: dict[str, float]
-    claims: tuple[str, ...]
-    weights: dict[str, float] = field(default_factory=dict)
-    of_classes: dict[Any, HeldOutCertificate] = field(default_factory=dict)
-    threshold: float = 0.0
-    answers: Array | None = None
-    answered: HeldOutCertificate | None = None
-    unanswered: HeldOutCertificate | None = None
 
 
 def choose(task: Task) -> Chosen:
@@ -109,12 +43,12 @@ def choose(task: Task) -> Chosen:
     if len(np.unique(task.y[task.split.own])) < 2:
         raise ValueError("the examples outside the bound set are all of one class; need more data")
     if how == "vote":
-        return _remarked(task, _vote(task))
+        return _remarked(task, choose_vote(task))
     candidates = task.candidates
     if how == "cross-validation" and len(candidates) > 1:
         best = min(candidates, key=lambda name: _cross_validated_loss(task, name))
         candidates = {best: candidates[best]}
-    fitted = _fitted(task, candidates)
+    fitted = fit_candidates(task, candidates)
     if task.settings["average"] and len(fitted) > 1:
         fitted |= _mean(task, fitted)
     return _remarked(task, _best(task, fitted))
@@ -131,27 +65,10 @@ def _remarked(task: Task, chosen: Chosen) -> Chosen:
     return replace(chosen, certificate=loud, certificates=issued)
 
 
-def _fitted(task: Task, candidates: Mapping[str, Any]) -> dict[str, Any]:
-    """Fit clones of the candidates to the examples outside the bound set."""
-    X, y, _ = task.part(task.split.own)
-    for name, candidate in candidates.items():
-        refuse_fitted_state(candidate, name)
-    jobs = [delayed(_fit)(clone(candidate), X, y, task.quiet) for candidate in candidates.values()]
-    return dict(zip(candidates, Parallel(task.settings["n_jobs"])(jobs), strict=True))
-
-
-def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
-    with warnings.catch_warnings():
-        for category in quiet:
-            warnings.simplefilter("ignore", category)
-        return model.fit(X, y)
-
-
 def _mean(task: Task, fitted: Mapping[str, Any]) -> dict[str, Any]:
     if not all(hasattr(model, "predict_proba") for model in fitted.values()):
         return {}
-    weights = [task.weights.get(name, 1.0) for name in fitted]
-    return {MEAN: MeanOfProbabilities(list(fitted.values()), task.classes, weights)}
+    return {MEAN: mean_of(fitted, task.classes, task.weights)}
 
 
 def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
@@ -221,41 +138,3 @@ def _cross_validated(task: Task, name: str, method: str) -> Array:
             model, X, y, groups=groups, cv=folds, method=method, n_jobs=jobs
         )
     return predictions
-
-
-def _vote(task: Task) -> Chosen:
-    """Certify the weighted vote with the smallest bound, by either theorem at δ/2."""
-    for name in ("per_class", "costs", "target_error"):
-        if task.settings[name] not in (None, False):
-            raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
-    fitted = _fitted(task, task.candidates)
-    X, y, groups = task.part(task.split.bound)
-    predicted = {name: labels_of(m.predict, X, len(y)) for name, m in fitted.items()}
-    wrong = np.array([labels != y for labels in predicted.values()])
-    prior = shares(list(fitted), task.settings["shares"])
-    ledger = share_out(task.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
-    best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
-               key=lambda vote: vote.bound)  # fmt: skip
-    model = WeightedVote(list(fitted.values()), best.weights, task.classes)
-    there = BoundSet(y, groups, task.loss, ledger, task.split, task.assumed)
-    issued = {}
-    for t in _VOTES:  # both hold for all weights at once
-        vote = vote_of(wrong, groups, prior, ledger[t], t)(best.weights)
-        issued[t] = replace(
-            there.overall(t, model.predict(X)),
-            bound=vote.bound,
-            theorem=t,
-            kl=vote.kl,
-            predictor=f"weighted vote of {len(fitted)} candidates",
-        )
-    return Chosen(
-        name="vote",
-        estimator=model,
-        fitted=fitted,
-        certificate=issued[best.theorem],
-        certificates=issued,
-        predicted=predicted,
-        shares=dict(zip(fitted, prior, strict=True)),
-        claims=(OVERALL,),
-        weights=dict(zip(fitted, best.weights.tolist(), strict=True)),
-    )

@@ -20,14 +20,16 @@ from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.remarks import CertificateWarning
 from pacbayes.certified.candidates import mean_weights, named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.choosing import Choice, Chosen, Task, choose
-from pacbayes.certified.copies import check_copies, check_near_copies, first_of_each
+from pacbayes.certified.choosing import Choice, choose
+from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.delegation import delegated, take_input_tags
 from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_batches, check_origin
 from pacbayes.certified.splitting import Fraction, split_off
+from pacbayes.certified.task import Chosen, Task
 from pacbayes.data.sample import NoSampleError
+from pacbayes.sklearn.parameters import forget
 
 __all__ = ["CertifiedClassifier"]
 
@@ -137,7 +139,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
                 records of one patient). A group goes to one side as a whole, n counts groups, and
                 the certificate is about the mean error within a new group.
         """
-        self._forget()
+        forget(self)
         check_probability(self.delta)
         _, y = validate_data(self, X, y, skip_check_array=True)
         if getattr(self, "n_features_in_", 1) == 0:
@@ -218,11 +220,6 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.estimator_
 
-    def _forget(self) -> None:
-        """Remove all results of an earlier fit, so that a failed one leaves nothing behind."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            delattr(self, name)
-
     def _keep(self, chosen: Chosen, task: Task) -> None:
         self.estimator_, self.chosen_ = chosen.estimator, chosen.name
         self.candidates_ = chosen.fitted
@@ -246,7 +243,10 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Withdraw all certificates if examples are visibly no sample; warn about useless ones."""
         try:
             check_origin(self)
-            self._check_examples(task)
+            declared = {"repeats": self.repeats, "deduplicated": self.deduplicate}
+            check_examples(task.X, task.y, task.groups, task.split, **declared)
+            there = _safe_indexing(task.X, task.split.bound)
+            check_batches(self.estimator_.predict, there, self.predict(there))
         except NoSampleError as error:
             self.certificate_, self.certificates_ = None, {}
             for name in ("class_certificates_", "answered_certificate_", "unanswered_certificate_"):
@@ -257,10 +257,3 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         assert self.certificate_ is not None
         for remark in self.certificate_.remarks:
             warnings.warn(remark, CertificateWarning, stacklevel=3)
-
-    def _check_examples(self, task: Task) -> None:
-        known = self.repeats or self.deduplicate
-        check_copies(task.X, task.y, task.groups, repeats=known)
-        check_near_copies(task.X, task.split, repeats=self.repeats)
-        there = _safe_indexing(task.X, task.split.bound)
-        check_batches(self.estimator_.predict, there, self.predict(there))

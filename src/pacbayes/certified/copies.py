@@ -17,7 +17,7 @@ from pacbayes.certified.encoder import columns_of, is_missing, numbers_of
 from pacbayes.certified.splitting import Split
 from pacbayes.data.sample import NEAR, NoSampleError, check_sample, near_copies, refuse_repeats
 
-__all__ = ["check_copies", "check_near_copies", "first_of_each"]
+__all__ = ["check_copies", "check_examples", "check_near_copies", "first_of_each"]
 
 Array = NDArray[Any]
 _EXACT = (
@@ -28,6 +28,20 @@ _NEAR = (
     "give groups= if examples belong together, one example of each otherwise, or declare that your "
     "data naturally repeat with repeats=True"
 )
+
+
+def check_examples(
+    X: Any,
+    y: Array,
+    groups: Array | None,
+    split: Split,
+    *,
+    repeats: bool,
+    deduplicated: bool,
+) -> None:
+    """Raise NoSampleError if there are copies that were neither declared natural nor removed."""
+    check_copies(X, y, groups, repeats=repeats or deduplicated)
+    check_near_copies(X, split, repeats=repeats)
 
 
 def check_copies(X: Any, y: Array, groups: Array | None = None, *, repeats: bool) -> None:

@@ -12,7 +12,7 @@ from pacbayes.certified.splitting import Fraction
 from pacbayes.certified.tables import Layout, features_sha256
 
 if TYPE_CHECKING:
-    from pacbayes.certified.choosing import Chosen, Task
+    from pacbayes.certified.task import Chosen, Task
 
 __all__ = ["Evidence", "evidence_of", "places"]
 
@@ -34,6 +34,8 @@ class Evidence:
         claims: names of the claims about each candidate, which divide its share equally.
         answers: whether each example of the bound set is answered; None without abstention.
         weights: of a vote, one for each candidate; None if there is no vote.
+        kept: indices of the examples that were split, sorted, if copies were removed; else None.
+        mean: weights of candidates in their mean; 1 where there is none.
         x_sha256: hash of the features of all examples.
         layout: columns of the table, if the features are one.
     """
@@ -48,12 +50,14 @@ class Evidence:
     claims: tuple[str, ...]
     answers: Array | None
     weights: Array | None
+    kept: Array | None
+    mean: dict[str, float]
     x_sha256: str
     layout: Layout | None
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays by name, as a file holds them."""
-        optional = {"groups": self.groups, "answers": self.answers, "weights": self.weights}
+        optional = {name: getattr(self, name) for name in ("groups", "answers", "weights", "kept")}
         return {
             "rows": self.rows.astype(np.int64),
             "labels": self.labels.astype(np.int64),
@@ -83,6 +87,8 @@ def evidence_of(chosen: Chosen, task: Task) -> Evidence:
         claims=chosen.claims,
         answers=chosen.answers,
         weights=np.array(weights) if weights else None,
+        kept=np.union1d(task.split.own, task.split.bound) if task.settings["deduplicate"] else None,
+        mean=dict(task.weights),
         x_sha256=features_sha256(task.X),
         layout=Layout.of(task.X),
     )

@@ -25,7 +25,7 @@ from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.certifying import certificate_or_warning
 from pacbayes.sklearn.learning import learn_prior, train_posterior
-from pacbayes.sklearn.parameters import PredictorName, check_parameters, settings_of
+from pacbayes.sklearn.parameters import PredictorName, check_parameters, forget, settings_of
 from pacbayes.sklearn.temperature import likeliest_temperature
 from pacbayes.training.priors import split
 
@@ -135,7 +135,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Ctrl-C ends the phase it falls into and keeps the best so far.
         """
-        self._forget()
+        forget(self)
         check_parameters(self)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -207,11 +207,6 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._decide(self._checked(X), Predictor(self.predictor_))
         labels: Array = self.classes_[chosen.index.numpy()]
         return labels
-
-    def _forget(self) -> None:
-        """Remove all results of an earlier fit, so that a failed one leaves nothing behind."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            delattr(self, name)
 
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)

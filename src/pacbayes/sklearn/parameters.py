@@ -12,10 +12,16 @@ from pacbayes import defaults
 from pacbayes.data.pipelines import refuse_fitted_state
 from pacbayes.settings import Settings
 
-__all__ = ["PredictorName", "check_parameters", "settings_of"]
+__all__ = ["PredictorName", "check_parameters", "forget", "settings_of"]
 
 PredictorName = Literal["best", "fixed", "drawn", "vote", "randomised"]
 _OPTIONAL = ("prior_scale", "prior_epochs", "epochs", "batch_size", "learning_rate", "samples")
+
+
+def forget(model: Any) -> None:
+    """Remove all results of an earlier fit, so that a failed one leaves nothing behind."""
+    for name in [name for name in vars(model) if name.endswith("_") and name[0] != "_"]:
+        delattr(model, name)
 
 
 def check_parameters(given: Any) -> None:

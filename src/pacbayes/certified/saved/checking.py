@@ -93,7 +93,8 @@ def _sha256(path: Path) -> str:
 
 def _split(run: Run, e: Mapping[str, Array], issued: Issued) -> Finding:
     """Draw the bound set again from the seed."""
-    units = e["groups"] if run.grouped else np.arange(run.n)
+    kept = e.get("kept", np.arange(run.n))
+    units = e["groups"][kept] if run.grouped else kept
     units = np.unique(units, return_inverse=True)[1]
     total = int(units.max()) + 1
     share = 0.45 * min(1.0, math.pow(1000 / total, 0.25))
@@ -101,7 +102,7 @@ def _split(run: Run, e: Mapping[str, Array], issued: Issued) -> Finding:
     size = min(total - 1, max(1, math.floor(share * total)))
     words = np.random.SeedSequence(run.seed, spawn_key=(4,)).generate_state(1, np.uint64)
     order = np.random.default_rng(int(words[0])).permutation(total)
-    drawn = np.flatnonzero(np.isin(units, order[:size]))
+    drawn = kept[np.isin(units, order[:size])]
     sha256 = hashlib.sha256(drawn.astype("<i8").tobytes()).hexdigest()
     stated = {"seed": run.seed, "bound_set_sha256": sha256}
     same = all(c.provenance == stated for c in issued.certificates.values())
@@ -133,7 +134,8 @@ def _ledger(run: Run, issued: Issued) -> Finding:
 
 def _complete(run: Run, issued: Issued) -> Finding:
     found = {part: c.part for part, c in issued.certificates.items()}
-    chosen = issued.chosen in (VOTES if run.choose == "vote" else (run.chosen,))
+    own = run.part_of(run.chosen, "all")
+    chosen = issued.chosen in (VOTES if run.choose == "vote" else (own,))
     must = {
         "certificates are missing, or not of these candidates": found.keys() == run.claimed.keys(),
         "a certificate spends another part than its own": all(k == v for k, v in found.items()),
@@ -223,21 +225,24 @@ def _assumptions(run: Run, issued: Issued) -> Finding:
 
 def _sentences(run: Run) -> tuple[str, ...]:
     units = "groups" if run.grouped else "examples"
+    removed = "New examples do not repeat either: copies were removed (by deduplicate=True)."
+    natural = "Examples that repeat are natural in these data (declared by repeats=True)."
+    declared = [removed] * run.deduplicated + [natural] * run.repeats
     return (
-        f"{units} are independent draws from one distribution, and new {units} come from it too",
-        f"the bound set was drawn from seed {run.seed}, and from no other seed before",
-        "candidates were fitted to the other examples alone, and all of them are in the ledger",
-        "the features of an example were computed without the other examples",
-        "the set of classes was known beforehand",
-        "repeated examples, if there are any, occur naturally",
+        f"The {units} are independent, and new ones come from the same source.",
+        "Their features were computed without looking at the bound set.",
+        *declared,
+        f"No other split was tried than that of seed {run.seed}.",
+        "The candidates, and all that they keep outside their parameters, never saw the bound set: "
+        "not before fitting, and not when their settings were chosen.",
+        "What predicts does not change, treats each example by itself, and keeps no other state.",
+        "The set of classes, δ and what is certified were chosen in advance.",
+        "Nothing else was tried on the bound set than the ledger pays for.",
     )
 
 
 def _words(run: Run, *, full: bool) -> Iterator[Finding]:
-    said = [
-        *_sentences(run),
-        "δ, shares, claims and costs were fixed before the bound set was seen",
-    ]
+    said = list(_sentences(run))
     if not full:
-        said.append("the models give the recorded predictions; verify --full predicts again")
+        said.append("The models give the recorded predictions; verify --full predicts again.")
     yield from (Finding("word", True, text, word=True) for text in said)

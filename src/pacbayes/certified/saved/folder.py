@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from pacbayes.certified.candidates import MEAN, MeanOfProbabilities
+from pacbayes.certified.candidates import MEAN, mean_of
 from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.claims import ANSWERED, UNANSWERED, class_claim, part_of
+from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, class_claim, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.saved.data_file import check_same, table_bytes
 from pacbayes.certified.saved.record import (
@@ -127,6 +127,8 @@ def _record(
         claims=e.claims,
         costs=costs,
         repeats=model.repeats,
+        deduplicated=e.kept is not None,
+        mean=e.mean,
         x_sha256=e.x_sha256,
         layout=e.layout,
         source=source,
@@ -175,7 +177,7 @@ def _restore(
 ) -> None:
     """Set what `fit` sets, from the models, the evidence and the certificates."""
     if MEAN in record.shares:
-        fitted = fitted | {MEAN: MeanOfProbabilities(list(fitted.values()), model.classes_)}
+        fitted = fitted | {MEAN: mean_of(fitted, model.classes_, record.mean)}
     model.candidates_, model.chosen_ = fitted, record.chosen
     model.evidence_ = evidence = read_evidence(folder, record)
     model.bound_set_ = evidence.rows
@@ -188,14 +190,20 @@ def _restore(
     part, issued = read_certificates(folder) or (None, {})
     model.certificate_ = None if part is None else issued[part]
     names = ("first-order", "tandem") if record.choose == "vote" else tuple(record.shares)
-    model.certificates_ = {name: issued[name] for name in names if name in issued}
+    several = len(record.claims) > 1
+    parts = {name: part_of(name, OVERALL, several=several) for name in names}
+    model.certificates_ = {name: issued[part] for name, part in parts.items() if part in issued}
     if model.per_class:
-        of = {label: part_of(record.chosen, class_claim(label)) for label in model.classes_}
+        of = {
+            label: part_of(record.chosen, class_claim(label), several=several)
+            for label in model.classes_
+        }
         found = {k: issued[p] for k, p in of.items()} if issued else None
         setattr(model, "class_certificates_", found)  # noqa: B010
     if model.target_error is not None:
         for name in (ANSWERED, UNANSWERED):
-            setattr(model, f"{name}_certificate_", issued.get(part_of(record.chosen, name)))
+            spent = part_of(record.chosen, name, several=several)
+            setattr(model, f"{name}_certificate_", issued.get(spent))
 
 
 def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
@@ -211,6 +219,8 @@ def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
         shares=record.shares,
         claims=record.claims,
         answers=arrays.get("answers"),
+        kept=arrays.get("kept"),
+        mean=record.mean,
         weights=arrays.get("weights"),
         x_sha256=record.x_sha256,
         layout=record.layout,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.remarks import above_constant
+from pacbayes.certified.assumptions import SplitAssumptions
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, BoundSet, share_out
 from pacbayes.certified.evidence import Evidence
@@ -55,11 +56,14 @@ def issue_again(folder: Path, delta: float) -> HeldOutCertificate:
 def _bound_set(record: ClassifierRecord, e: Evidence, ledger: Any) -> tuple[BoundSet, Array]:
     """Return the bound set, and the names of the classes with None for no class."""
     names = np.array([*record.classes, None], object)
-    own = np.setdiff1d(np.arange(record.n), e.rows)
+    own = np.setdiff1d(np.arange(record.n) if e.kept is None else e.kept, e.rows)
     groups = None if e.groups is None else e.groups[e.rows]
     loss = Loss(names[:-1], record.costs)
     split = Split(own, e.rows, record.seed)
-    return BoundSet(names[e.labels[e.rows]], groups, loss, ledger, split), names
+    unit = "examples" if groups is None else "groups"
+    assumed = SplitAssumptions(unit, record.seed, record.repeats, record.deduplicated)
+    y, several = names[e.labels[e.rows]], len(record.claims) > 1
+    return BoundSet(y, groups, loss, ledger, split, assumed, several), names
 
 
 def _certificates(

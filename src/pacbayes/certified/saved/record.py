@@ -34,6 +34,8 @@ class ClassifierRecord(BaseModel):
         shares: each candidate's share of δ.
         claims: what is claimed of each candidate.
         costs: the cost of answering the class in column j to one in row i, if errors are not equal.
+        repeats, deduplicated: whether copies were declared natural, or removed.
+        mean: weights of candidates in their mean; 1 where there is none.
         x_sha256: hash of the features of all examples.
         layout: columns of the table.
         source: file or data set that the examples came from, relative to the folder.
@@ -55,6 +57,8 @@ class ClassifierRecord(BaseModel):
     claims: tuple[str, ...]
     costs: tuple[tuple[float, ...], ...] | None = None
     repeats: bool
+    deduplicated: bool = False
+    mean: dict[str, float] = {}
     x_sha256: str
     layout: Layout | None
     source: str | None = None

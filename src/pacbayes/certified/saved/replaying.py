@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.evidence import places
-from pacbayes.certified.origin import check_rows
 from pacbayes.certified.saved.checking import check_classifier, recount
 from pacbayes.certified.saved.data_file import load_copy
 from pacbayes.certified.saved.folder import load_classifier
 from pacbayes.certified.saved.record import ClassifierRecord, read_record
 from pacbayes.certified.saved.statements import Issued, Run, read, read_arrays
+from pacbayes.certified.splitting import Split
 from pacbayes.certified.tables import Layout, features_sha256
 from pacbayes.data import NAMES
 from pacbayes.data import load as load_data
@@ -62,7 +63,7 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     else:
         equal = [record.classes[i] for i in evidence["labels"]] == labels
         yield Finding("labels", equal, f"{len(labels)} compared with the data")
-    yield _sample(X, evidence["labels"], record)
+    yield _sample(X, evidence, record)
     model = load_classifier(folder, trusted)
     there = _safe_indexing(X, evidence["rows"])
     answers = [places(np.asarray(m.predict(there)), model.classes_)
@@ -80,11 +81,18 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
         yield from recount(run, issued, evidence | again)
 
 
-def _sample(X: Any, labels: Array, record: ClassifierRecord) -> Finding:
+def _sample(X: Any, e: Mapping[str, Array], record: ClassifierRecord) -> Finding:
+    labels, repeats = e["labels"], record.repeats
+    kept = e.get("kept", np.arange(len(labels)))
+    split = Split(np.setdiff1d(kept, e["rows"]), e["rows"], record.seed)
     try:
-        check_rows(X, labels, repeats=record.repeats)
+        check_examples(
+            X, labels, e.get("groups"), split, repeats=repeats, deduplicated=record.deduplicated
+        )
     except NoSampleError as error:
         return Finding("examples", False, str(error))
+    if record.deduplicated and not np.array_equal(kept, first_of_each(X, labels)):
+        return Finding("examples", False, "the examples that were kept are not the first of each")
     return Finding("examples", True, "nothing speaks against independence")
 
 

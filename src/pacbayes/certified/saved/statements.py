@@ -43,6 +43,8 @@ class Run(_Record):
     shares: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1)
     claims: tuple[str, ...] = Field(min_length=1)
     costs: tuple[tuple[Annotated[float, Field(ge=0)], ...], ...] | None
+    repeats: bool
+    deduplicated: bool = False
     files: dict[str, str]
 
     @property
@@ -51,7 +53,7 @@ class Run(_Record):
         if self.choose == "vote":
             return dict.fromkeys(VOTES, Fraction(1, 2))
         pairs = ((name, claim) for name in self.shares for claim in self.claims)
-        return {part_of(n, c): Fraction(self.shares[n]) / len(self.claims) for n, c in pairs}
+        return {self.part_of(*p): Fraction(self.shares[p[0]]) / len(self.claims) for p in pairs}
 
     @property
     def claimed(self) -> dict[str, tuple[str, str]]:
@@ -59,12 +61,17 @@ class Run(_Record):
         names = VOTES if self.choose == "vote" else tuple(self.shares)
         pairs = [(name, _OVERALL) for name in names]
         pairs += [(self.chosen, claim) for claim in self.claims if claim != _OVERALL]
-        return {part_of(*pair): pair for pair in pairs}
+        return {self.part_of(*pair): pair for pair in pairs}
 
+    def part_of(self, name: str, claim: str) -> str:
+        """Return the part of the ledger that a claim about a candidate spends.
 
-def part_of(name: str, claim: str) -> str:
-    """Return the part of the ledger that a claim about a candidate spends."""
-    return name if claim == _OVERALL else f"{name}, {claim}"
+        If there are several claims, the name is quoted, so that no two parts have the same name.
+        """
+        if len(self.claims) == 1:
+            return name
+        quoted = json.dumps(name, ensure_ascii=False)
+        return quoted if claim == _OVERALL else f"{quoted}, {claim}"
 
 
 class Claim(_Record):
@@ -146,6 +153,7 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
     wanted = {"rows", "labels", "predictions"} | ({"groups"} if run.grouped else set())
     wanted |= {"answers"} if _ANSWERED in run.claims else set()
     wanted |= {"weights"} if run.choose == "vote" else set()
+    wanted |= {"kept"} if run.deduplicated else set()
     if e.keys() != wanted:
         return Finding("evidence", False, f"has {sorted(e)}, must have {sorted(wanted)}")
     size = e["rows"].size
@@ -158,6 +166,7 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
         "must predict each example once": e["predictions"].shape == (m, size),
         "labels must be classes": bool(((e["labels"] >= 0) & (e["labels"] < k)).all()),
         "must predict classes": bool(((e["predictions"] >= -1) & (e["predictions"] < k)).all()),
+        "kept must be increasing indices of examples": _are_indices(e.get("kept"), run.n),
         "costs must be one number for each pair of classes": square,
         "must have one group for each example": e.get("groups", e["labels"]).shape == (run.n,),
         "must have one answer for each example": e.get("answers", e["rows"]).shape == (size,),
@@ -166,6 +175,13 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
         f"the chosen {run.chosen!r} is no candidate": run.chosen in (*run.shares, "vote"),
     }
     return finding("evidence", f"{m} candidates on {size} of {run.n} examples", must)
+
+
+def _are_indices(kept: Array | None, n: int) -> bool:
+    if kept is None:
+        return True
+    within = kept.ndim == 1 and kept.size > 1 and kept.min() >= 0 and kept.max() < n
+    return bool(within and (np.diff(kept) > 0).all())
 
 
 def _are_weights(weights: Array, m: int) -> bool:
