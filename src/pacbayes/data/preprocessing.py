@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import clone
-from sklearn.preprocessing import StandardScaler
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 
-__all__ = ["fitted", "refuse_batch_effects", "transformed"]
+from pacbayes.data.encoding import Encoding
+from pacbayes.data.fitting import fit_encoding
+from pacbayes.data.frame import Column, Frame, Kind
+
+__all__ = ["Standardiser", "fitted", "refuse_batch_effects", "transformed"]
 
 Array = NDArray[Any]
 
@@ -40,7 +43,7 @@ def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
 
 def _unfitted(preprocessing: Any, own: Array) -> Any:
     if isinstance(preprocessing, str) and preprocessing == "auto":
-        return StandardScaler() if len(own) else None
+        return Standardiser() if len(own) else None
     return None if preprocessing is None else clone(preprocessing)
 
 
@@ -53,6 +56,40 @@ def transformed(transformer: Any, x: Array) -> Tensor:
     if not torch.isfinite(features).all():
         raise ValueError("a feature is NaN or too large for float32; scale it by a constant")
     return features
+
+
+class Standardiser(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Standardise numbers as the features of a table are: (x − mean)/scale, of x in float32.
+
+    Attributes:
+        encoding_: the constants, as features.json keeps them.
+        mean_, scale_: the same as arrays.
+    """
+
+    def fit(self, X: Array, y: Any = None) -> Standardiser:
+        """Compute mean and standard deviation of every column."""
+        x = np.asarray(X, np.float32)
+        columns = (Column(str(i), Kind.NUMBER, column) for i, column in enumerate(x.T))
+        return self._set(fit_encoding(Frame(tuple(columns)), range(len(x))))
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> Standardiser:
+        """Return the transformer that an encoding of numbers describes."""
+        return cls()._set(encoding)
+
+    def _set(self, encoding: Encoding) -> Standardiser:
+        self.encoding_ = encoding
+        codes: list[Any] = list(encoding.columns)
+        self.mean_ = np.array([code.mean for code in codes])
+        self.scale_ = np.array([code.scale for code in codes])
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Return the standardised examples in float32."""
+        with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
+            x = np.asarray(X, np.float32).astype(np.float64)
+            scaled: Array = ((x - self.mean_) / self.scale_).astype(np.float32)
+        return scaled
 
 
 def refuse_batch_effects(transformer: Any, x: Array) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.reading import read_certificate
 from pacbayes.files import DamagedFileError, load_json, parsed
 from pacbayes.training.loop import Evaluation
 
@@ -35,11 +34,3 @@ class ByEpoch:
     def of(cls, history: Sequence[Evaluation]) -> ByEpoch:
         rows = [(e.epoch, 100 * e.bound, 100 * e.risk, e.kl) for e in history]
         return cls(*map(list, zip(*rows, strict=True)))
-
-
-def read_certificate(path: Path) -> Certificate:
-    """Return a certificate that `verify` has found well-formed."""
-    record = load_json(path)
-    record.pop("format", None)
-    assumptions = parsed(Assumptions, record.pop("assumptions", {}), path)
-    return parsed(Certificate, record | {"assumptions": assumptions}, path)

@@ -28,7 +28,7 @@ from pacbayes.settings import Settings
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import Teacher, as_prior, split
 
-__all__ = ["learn_again", "prepare", "prior_steps", "withdraw"]
+__all__ = ["learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
 
 _LEARNING = "learning.safetensors"
 _CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE)
@@ -96,6 +96,13 @@ def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset)
         with suppress(OSError):  # the error that counts is the first
             _remove(folder, empty_too=new and plan.own is None)
         raise
+
+
+def record_run(
+    folder: Path, settings: Settings, source: DataSource, data: Dataset, network: Network
+) -> Run:
+    """Create a run of a network that was trained elsewhere on these data, with its prior."""
+    return _created(folder, settings, _plan(folder, settings, source, data), network, data.encoding)
 
 
 def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:

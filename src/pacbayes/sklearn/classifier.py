@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.certifying import certificate_or_warning
 from pacbayes.sklearn.learning import learn_prior, train_posterior
 from pacbayes.sklearn.parameters import PredictorName, check_parameters, forget, settings_of
+from pacbayes.sklearn.saving import save_estimator
 from pacbayes.sklearn.temperature import likeliest_temperature
 from pacbayes.training.priors import split
 
@@ -145,6 +147,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         settings = settings_of(self, k, n, self._seed)
+        self._settings = settings
         own, bound = np.zeros(0, np.int64), np.arange(n)
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
@@ -207,6 +210,18 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._decide(self._checked(X), Predictor(self.predictor_))
         labels: Array = self.classes_[chosen.index.numpy()]
         return labels
+
+    def save(self, folder: str | Path, X: Any, y: Any, *, data: bool = True) -> None:
+        """Write a run folder, which `pacbayes.load` and all commands take.
+
+        The preprocessing is kept if it is `auto` or None.
+
+        Args:
+            folder: a new or empty folder, or one of an earlier `save`, which is replaced.
+            X, y: the examples given to `fit`, from which certificates are checked.
+            data: keep a copy of them in the folder; without, `verify` needs them as `--data`.
+        """
+        save_estimator(self, Path(folder), X, y, data=data)
 
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)

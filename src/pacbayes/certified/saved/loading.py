@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pacbayes.certified.saved.folder import load_classifier
-from pacbayes.certified.saved.kinds import kind_of
+from pacbayes.certified.saved.kinds import CLASSIFIER, NETWORK, kind_of
+from pacbayes.sklearn.saving import load_estimator
 
 __all__ = ["load"]
 
@@ -25,4 +26,7 @@ def load(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     return _LOADERS[kind_of(place)](place, trusted)
 
 
-_LOADERS = {"classifier": load_classifier}
+_LOADERS: dict[str, Callable[[Path, Sequence[str]], Any]] = {
+    CLASSIFIER: load_classifier,
+    NETWORK: lambda folder, trusted: load_estimator(folder),
+}
