@@ -361,7 +361,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train", "--out", "{tmp}/r", "--fallback", "digit"), "did you mean 'digits'?"),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "digits", "--data-folder", "x"),
-            "--data-folder, or folder=, is for the IDX files",
+            "--data-folder, or folder=, is for the files",
         ),
         (
             ("train", "--out", "{tmp}/r", "--dataset", "ten-digits", "--data-folder", "x"),
