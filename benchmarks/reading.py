@@ -43,9 +43,11 @@ def write(path: Path, rows: int) -> str:
 
 def with_pacbayes(path: Path) -> Array:
     """Read with the library."""
-    from pacbayes.data import load
+    from pacbayes.data import read_frame
 
-    return load(str(path)).x_train
+    numbers = read_frame(path).numbers
+    assert numbers is not None
+    return numbers
 
 
 def with_csv(path: Path) -> Array:
