@@ -82,7 +82,8 @@ def read_examples(
 ) -> Examples:
     """Read a CSV, Parquet or .npz file, or a named data set, with numbers in float64."""
     if not is_table(dataset):
-        source = DataSource(dataset, None, None if test is None else str(test), label, False, tuple(drop))
+        named = None if test is None else str(test)
+        source = DataSource(dataset, test=named, label=label, drop=tuple(drop))
         source = replace(source, categorical=tuple(categorical))
         source.check()
         data = source.load()
