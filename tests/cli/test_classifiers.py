@@ -176,6 +176,16 @@ def test_columns_may_be_dropped_or_declared_categorical(run_cli, folder, tmp_pat
     assert (code, "is for a table" in err) == (2, True)
 
 
+def test_groups_are_named_by_a_column(run_cli, folder, tmp_path):
+    frame = pd.read_csv(folder / "train.csv").assign(owner=np.arange(300) // 3)
+    frame.to_csv(tmp_path / "owned.csv", index=False)
+    given = ("--dataset", tmp_path / "owned.csv", "--label", "kind", "--group", "owner")
+    code, out, err = run_cli("train", *given, "--model", "linear", "--out", tmp_path / "g")
+    assert code == 0, err
+    assert "mean error within a new group" in out
+    assert run_cli("verify", tmp_path / "g", "--full")[0] == 0
+
+
 def test_the_best_of_all_models_and_a_named_data_set(run_cli, folder, tmp_path):
     given = ("--dataset", folder / "train.csv", "--model", "best", "--seed", 1, "--delta", 0.1)
     code, out, _ = run_cli("train", *given, "--out", tmp_path / "best", "--json")

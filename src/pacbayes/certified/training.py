@@ -84,7 +84,7 @@ def read_examples(
     if not is_table(dataset):
         named = None if test is None else str(test)
         source = DataSource(dataset, test=named, label=label, drop=tuple(drop))
-        source = replace(source, categorical=tuple(categorical))
+        source = replace(source, categorical=tuple(categorical), group=group)
         source.check()
         data = source.load()
         names = np.array(data.classes)
@@ -96,7 +96,8 @@ def read_examples(
     )
     assert frame.label is not None
     kinds = tuple(frame.kinds.values())
-    layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=tuple(drop))
+    others = tuple(drop) if group is None else (*drop, group)
+    layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=others)
     y, groups = frame.label.texts(), None if frame.group is None else frame.group.texts()
     examples = Examples(table_of(frame), y, layout, groups=groups)
     if test is None:
