@@ -159,6 +159,33 @@ def test_options_of_networks_are_refused_for_other_models(run_cli, folder, tmp_p
     assert sorted(p.name for p in (tmp_path / "x").iterdir()) == ["notes.txt"]
 
 
+def test_columns_may_be_dropped_or_declared_categorical(run_cli, folder, tmp_path):
+    frame = pd.read_csv(folder / "train.csv").assign(id=range(300), month=np.arange(300) % 12)
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    given = ("--dataset", tmp_path / "wide.csv", "--label", "kind", "--model", "linear")
+    columns = ("--drop", "id", "--categorical", "month")
+    code, _, err = run_cli("train", *given, *columns, "--out", tmp_path / "linear")
+    assert code == 0, err
+    layout = json.loads((tmp_path / "linear" / "run.json").read_text())["layout"]
+    assert layout["names"] == ["size", "colour", "owned", "month"]
+    assert layout["kinds"] == ["number", "category", "boolean", "category"]
+    assert run_cli("verify", tmp_path / "linear", "--full")[0] == 0
+    frame.drop(columns=["id", "kind"]).to_csv(tmp_path / "new.csv", index=False)
+    assert run_cli("predict", tmp_path / "linear", tmp_path / "new.csv")[0] == 0
+    code, _, err = run_cli("train", "--dataset", "digits", "--drop", "id", *given[4:], "--out", "x")
+    assert (code, "is for a table" in err) == (2, True)
+
+
+def test_groups_are_named_by_a_column(run_cli, folder, tmp_path):
+    frame = pd.read_csv(folder / "train.csv").assign(owner=np.arange(300) // 3)
+    frame.to_csv(tmp_path / "owned.csv", index=False)
+    given = ("--dataset", tmp_path / "owned.csv", "--label", "kind", "--group", "owner")
+    code, out, err = run_cli("train", *given, "--model", "linear", "--out", tmp_path / "g")
+    assert code == 0, err
+    assert "mean error within a new group" in out
+    assert run_cli("verify", tmp_path / "g", "--full")[0] == 0
+
+
 def test_the_best_of_all_models_and_a_named_data_set(run_cli, folder, tmp_path):
     given = ("--dataset", folder / "train.csv", "--model", "best", "--seed", 1, "--delta", 0.1)
     code, out, _ = run_cli("train", *given, "--out", tmp_path / "best", "--json")

@@ -18,9 +18,8 @@ from pacbayes.certified.saved.folder import save_classifier
 from pacbayes.certified.saved.record import FOLDER_FILES
 from pacbayes.certified.tables import Layout, table_of
 from pacbayes.choices import Model
-from pacbayes.data import NAMES, DataError
-from pacbayes.data import load as load_data
-from pacbayes.data.reading import read_frame
+from pacbayes.data import NAMES, DataError, DataSource
+from pacbayes.data.reading import is_table, read_frame
 from pacbayes.extras import require
 from pacbayes.files import check_replaceable, save_json
 
@@ -82,8 +81,12 @@ def read_examples(
     group: str | None = None,
 ) -> Examples:
     """Read a CSV, Parquet or .npz file, or a named data set, with numbers in float64."""
-    if dataset in NAMES or dataset.endswith(".npz"):
-        data = load_data(dataset, test=test, label=label)
+    if not is_table(dataset):
+        named = None if test is None else str(test)
+        source = DataSource(dataset, test=named, label=label, drop=tuple(drop))
+        source = replace(source, categorical=tuple(categorical), group=group)
+        source.check()
+        data = source.load()
         names = np.array(data.classes)
         there = data.x_test.astype(np.float64), names[data.y_test]
         x, y = data.x_train.astype(np.float64), names[data.y_train]
@@ -93,7 +96,8 @@ def read_examples(
     )
     assert frame.label is not None
     kinds = tuple(frame.kinds.values())
-    layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=tuple(drop))
+    others = tuple(drop) if group is None else (*drop, group)
+    layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=others)
     y, groups = frame.label.texts(), None if frame.group is None else frame.group.texts()
     examples = Examples(table_of(frame), y, layout, groups=groups)
     if test is None:

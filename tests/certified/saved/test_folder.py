@@ -1,14 +1,17 @@
 """A saved classifier comes back with the same predictions and certificates."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
 
 import pacbayes
-from pacbayes import CertifiedClassifier
+from pacbayes import CertifiedClassifier, PACBayesClassifier
 from pacbayes.certified.saved.checking import check_classifier
 from pacbayes.certified.saved.replaying import check_fully
 from pacbayes.files import DamagedFileError
@@ -71,6 +74,26 @@ def test_default_candidates_of_a_table_come_back(as_objects, tmp_path):
     all_hold(check_fully(tmp_path / "model"))
 
 
+@pytest.mark.filterwarnings("ignore::pacbayes.CertificateWarning")  # little training
+@pytest.mark.parametrize("predictor", ["best", "drawn", "vote"])
+def test_networks_of_ours_come_back(predictor, tmp_path):
+    x, y = numbers(200)
+    small = {"widths": (5,), "epochs": 2, "prior_epochs": 4, "votes": 9, "random_state": 0}
+    network = PACBayesClassifier(**small, predictor=predictor)
+    scaled = make_pipeline(MinMaxScaler(), PACBayesClassifier(**small, preprocessing=None))
+    candidates = {"network": network, "scaled": scaled, "linear": LogisticRegression()}
+    model = CertifiedClassifier(candidates=candidates, random_state=0).fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.save(tmp_path / "model", x)
+    again = pacbayes.load(tmp_path / "model")
+    for name, candidate in model.candidates_.items():
+        np.testing.assert_array_equal(again.candidates_[name].predict(x), candidate.predict(x))
+        probability = candidate.predict_proba(x)
+        np.testing.assert_array_equal(again.candidates_[name].predict_proba(x), probability)
+    all_hold(check_fully(tmp_path / "model"))
+
+
 def test_a_withheld_certificate_is_not_saved(tmp_path):
     x, y = numbers(100)
     twice = np.tile(x, (2, 1)), np.tile(y, 2)
@@ -84,7 +107,6 @@ def test_a_withheld_certificate_is_not_saved(tmp_path):
 
 def test_texts_that_are_no_table_come_back(tmp_path):
     from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.pipeline import make_pipeline
 
     texts = [f"{'good' if i % 2 else 'bad'} {i}" for i in range(60)]
     pipeline = make_pipeline(CountVectorizer(), LogisticRegression())

@@ -24,6 +24,7 @@ from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, class_claim, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.saved.data_file import check_same, table_bytes
+from pacbayes.certified.saved.networks import as_plain, from_plain
 from pacbayes.certified.saved.record import (
     CERTIFICATE,
     EVIDENCE,
@@ -105,7 +106,7 @@ def _state(model: CertifiedClassifier) -> dict[str, Any]:
     names = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
     return {
         "parameters": model.get_params(deep=False),
-        "candidates": {k: v for k, v in model.candidates_.items() if k != MEAN},
+        "candidates": {k: as_plain(v) for k, v in model.candidates_.items() if k != MEAN},
         "attributes": {name: getattr(model, name) for name in names if hasattr(model, name)},
     }
 
@@ -159,7 +160,8 @@ def load_classifier(folder: Path, trusted: Sequence[str] = ()) -> CertifiedClass
         model = CertifiedClassifier(**state["parameters"])
         for name, value in state["attributes"].items():
             setattr(model, name, value)
-        _restore(model, record, state["candidates"], folder)
+        fitted = {name: from_plain(part) for name, part in state["candidates"].items()}
+        _restore(model, record, fitted, folder)
     except (TypeError, KeyError, AttributeError) as error:
         raise DamagedFileError(f"{folder / MODELS} is damaged: {error!r}") from error
     return model

@@ -63,6 +63,8 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     else:
         equal = [record.classes[i] for i in evidence["labels"]] == labels
         yield Finding("labels", equal, f"{len(labels)} compared with the data")
+    if record.grouped:
+        yield Finding("word", True, "the groups are those of the examples", word=True)
     yield _sample(X, evidence, record)
     model = load_classifier(folder, trusted)
     there = _safe_indexing(X, evidence["rows"])

@@ -16,6 +16,7 @@ __all__ = ["TRUSTED", "ForbiddenTypeError", "as_bytes", "from_bytes", "unknown_t
 TRUSTED = (
     "numpy.dtype",
     "pacbayes.certified.encoder.TableEncoder",
+    "pacbayes.sklearn.classifier.PACBayesClassifier",  # its parameters; networks are arrays
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # checked when loaded
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",

@@ -1,0 +1,66 @@
+"""A fitted classifier as plain arrays and texts, for files that hold it among other models."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pacbayes.data.encoding import Encoding
+from pacbayes.data.preprocessing import Standardiser
+from pacbayes.networks.architecture import build_network
+from pacbayes.settings import Settings
+from pacbayes.training.loop import Evaluation
+
+if TYPE_CHECKING:
+    from pacbayes.sklearn.classifier import PACBayesClassifier
+
+__all__ = ["packed", "unpacked"]
+
+_PLAIN = (
+    *("classes_", "n_features_in_", "feature_names_in_", "bound_set_", "n_iter_"),
+    *("predictor_", "votes_", "temperature_", "_seed"),
+)
+
+
+def packed(model: PACBayesClassifier) -> dict[str, Any]:
+    """Return parameters, constants and weights, without the classifier's own certificate."""
+    scaling: Any = model.preprocessing_
+    return {
+        "parameters": model.get_params(deep=False),
+        "plain": {name: getattr(model, name) for name in _PLAIN if hasattr(model, name)},
+        "settings": model._settings.model_dump_json(),
+        "network": {k: v.numpy() for k, v in model.network_.state_dict().items()},
+        "weights": {k: v.numpy() for k, v in model.weights_.items()},
+        "history": [asdict(evaluation) for evaluation in model.history_],
+        "encoding": scaling.encoding_.model_dump_json() if _standard(scaling) else None,
+        "preprocessing": None if _standard(scaling) else scaling,
+    }
+
+
+def _standard(preprocessing: Any) -> bool:
+    return isinstance(preprocessing, Standardiser)
+
+
+def unpacked(state: dict[str, Any]) -> PACBayesClassifier:
+    """Return the classifier with the same predictions; its certificate is None."""
+    from pacbayes.sklearn.classifier import PACBayesClassifier
+
+    model = PACBayesClassifier(**state["parameters"])
+    for name in _PLAIN:
+        if name in state["plain"]:
+            setattr(model, name, state["plain"][name])
+    model._settings = Settings.model_validate_json(state["settings"])
+    weights = {name: torch.from_numpy(array) for name, array in state["network"].items()}
+    inputs = next(w.shape[1] for name, w in weights.items() if name.endswith(".weight.mean"))
+    network = build_network(model._settings, inputs, len(model.classes_)).double().eval()
+    network.load_state_dict(weights)
+    model.network_ = network
+    model.weights_ = {name: torch.from_numpy(array) for name, array in state["weights"].items()}
+    model.history_ = [Evaluation(**evaluation) for evaluation in state["history"]]
+    model.preprocessing_ = state["preprocessing"]
+    if state["encoding"] is not None:
+        model.preprocessing_ = Standardiser.of(Encoding.model_validate_json(state["encoding"]))
+    model.certificate_ = None
+    return model
