@@ -33,6 +33,9 @@ static inline vd entry(const double *table, vl index) {
     return (vd)_mm512_permutex2var_pd(_mm512_load_pd(table), (__m512i)index,
                                       _mm512_load_pd(table + 8));
 }
+static inline int any_less(vd a, vd b) {
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ) != 0;
+}
 #else
 static inline vd square_root(vd x) { return (vd)_mm256_sqrt_pd((__m256d)x); }
 static inline vd at_most(vd a, vd b) { return (vd)_mm256_min_pd((__m256d)a, (__m256d)b); }
@@ -41,6 +44,7 @@ static inline vw times_low(vw a, vw b) { return (vw)_mm256_mul_epu32((__m256i)a,
 static inline vd entry(const double *table, vl index) {
     return (vd)_mm256_i64gather_pd(table, (__m256i)(index & 15), 8);
 }
+static inline int any_less(vd a, vd b) { return _mm256_movemask_pd((__m256d)(a < b)) != 0; }
 #endif
 
 /* Of two numbers of which the second is not a number, at_most and at_least return the second: what is
@@ -61,7 +65,7 @@ INLINE void cumulatives(const int V, const vd *u, vd *out) {
         s[v] = t - (shifted - ROUNDING);
         tail[v] = entry(TAIL[0], index[v]);
     }
-#pragma GCC unroll 16
+#pragma GCC unroll 13
     for (int term = 1; term < TAIL_TERMS; term++)
 #pragma GCC unroll 8
         for (int v = 0; v < V; v++) tail[v] = tail[v] * s[v] + entry(TAIL[term], index[v]);

@@ -37,8 +37,8 @@
 
 #include "double.h"     /* 4 or 8 doubles at a time */
 #include "keyed.inc"    /* random numbers, each at a place of its own */
-#include "evaluate.inc" /* layers in double precision */
 #include "wins.inc"     /* the probability that a class wins, in double precision */
+#include "evaluate.inc" /* layers in double precision */
 #include "outputs.inc"  /* outputs, chunks and workers of an evaluation */
 
 int pb_abi(void) { return PB_ABI; }
