@@ -48,7 +48,8 @@ def test_the_table_of_the_tail_is_chebyshevs():
 def test_cumulatives_are_exact_to_the_last_bits():
     u = np.concatenate([np.linspace(-9, 9, 3001), [0.0, -0.0, 40.0, -40.0, np.inf, -np.inf]])
     with mpmath.workdps(40):
-        errors = [abs(p - mpmath.ncdf(x)) for x, p in zip(u, applied("pb_cumulative", u))]
+        pairs = zip(u, applied("pb_cumulative", u), strict=True)
+        errors = [abs(p - mpmath.ncdf(x)) for x, p in pairs]
     assert max(errors) < 2.3e-16
     assert np.isnan(applied("pb_cumulative", [np.nan]))
 
@@ -56,7 +57,8 @@ def test_cumulatives_are_exact_to_the_last_bits():
 def test_exponentials_are_exact_to_the_last_bits():
     x = np.linspace(-690, 690, 3001)
     with mpmath.workdps(40):
-        errors = [abs(y / mpmath.exp(v) - 1) for v, y in zip(x, applied("pb_exponential", x))]
+        pairs = zip(x, applied("pb_exponential", x), strict=True)
+        errors = [abs(y / mpmath.exp(v) - 1) for v, y in pairs]
     assert max(errors) < 4e-16
     assert np.isnan(applied("pb_exponential", [np.nan]))
 
