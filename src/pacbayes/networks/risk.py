@@ -179,9 +179,7 @@ def keyed_mean(
     return risk if freshness == "exact" else replace(risk, generator="pcg64")
 
 
-def _placed_risk(
-    x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sampler
-) -> EmpiricalRisk:
+def _placed_risk(x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sampler) -> EmpiricalRisk:
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     places, sums = Places.of_set(key, len(x), samples), _Sums()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pacbayes.networks.activations import FUNCTIONS, sign_of
-from pacbayes.networks.bodies import Dense, Sampled
+from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.heads import aggregated
 from pacbayes.networks.network import Network
@@ -81,7 +81,7 @@ def _drawn(
 
 def is_placed(network: Network) -> bool:
     """Return whether a network's draws have places: those of dense and deterministic bodies."""
-    return not isinstance(network.body, Sampled)
+    return isinstance(network.body, Dense | Deterministic)
 
 
 def final_pair(network: Network) -> int:
