@@ -30,6 +30,8 @@ _CLOSE = 1e-9  # a sign unit this near to zero may round to the other side on an
 _DOUBTFUL = 1e-6  # share of draws with such a unit that counts as no error; more count as errors
 _MOST_SIGNS = 20  # units of a layer that are summed exactly
 _EXAMPLES, _DRAWS = 20, 100  # of a block of draws, which has its own place under the key
+_PHILOX = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # multipliers, steps of the key
+_NEAR = 1e-12  # a uniform number or a mean this near to its threshold may round to the other side
 _REACH = 7  # of the integral over class scores, in standard deviations
 
 
@@ -157,19 +159,25 @@ def measure(
     data: Data,
     samples: int | None,
     step: float,
+    *,
+    placed: bool = False,
 ) -> Measured:
     """Measure the risk with the draws of the key, or exactly if samples is None.
 
     Args:
         names: of weights and biases, from the first layer.
         step: of the quadrature over more than two classes, in standard deviations.
+        placed: whether Philox draws every number at its own place; otherwise a block of examples
+            and draws has a generator of numpy.
     """
     scales, means = _scales(*laws), [laws[1][f"{name}.mean"].astype(float) for name in names]
     pairs_of = zip(names, means, strict=True)
     spread = [np.exp(2 * np.broadcast_to(scales[name], mean.shape)) for name, mean in pairs_of]
     layers = [Layer(*means[i : i + 2], *spread[i : i + 2]) for i in range(0, len(names), 2)]
     sums, count, pairs, doubtful = np.zeros(3), 0, 0, 0
-    for drawn in _losses(layers, activation, data, _key(laws, data), samples, step):
+    source = _Placed if placed else _Blocks
+    noise = source(_key(laws, data), _jumps(activation))
+    for drawn in _losses(layers, activation, data, noise, samples, step):
         losses, half = np.nan_to_num(drawn), len(drawn) // 2 * 2
         doubtful += int(np.isnan(drawn).sum())
         A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
@@ -185,7 +193,7 @@ def _losses(
     layers: Sequence[Layer],
     activation: Activation,
     data: Data,
-    key: int,
+    noise: _Blocks | _Placed,
     samples: int | None,
     step: float,
 ) -> Iterator[Array]:
@@ -196,8 +204,8 @@ def _losses(
             yield _summed(layers, x, y, step)
             continue
         for part, t in enumerate(range(0, samples, _DRAWS)):
-            rng, T = _generator(key, block, part), min(_DRAWS, samples - t)
-            yield _sampled(layers, activation, x, y, T, rng, step)
+            noise.start(block, part, min(_DRAWS, samples - t))
+            yield _sampled(layers, activation, x, y, noise, step)
 
 
 def _sampled(
@@ -205,23 +213,90 @@ def _sampled(
     activation: Activation,
     x: Array,
     y: Array,
-    T: int,
-    rng: np.random.Generator,
+    noise: _Blocks | _Placed,
     step: float,
 ) -> Array:
     """Return the losses of T networks for each example; NaN where a sign is doubtful."""
     a, doubtful = x, np.zeros((), bool)
-    low, high = activation(np.array([-_CLOSE, _CLOSE]))
-    jumps = high - low > 1  # a sign
     for layer in layers[:-1]:
-        mean, scale = layer.moments(a)
-        z = mean + scale * rng.standard_normal((T, *mean.shape[-2:]))
-        a = activation(z)
-        if jumps:
-            doubtful = doubtful | (np.abs(z) < _CLOSE).any(-1)
-    losses = _last(layers[-1], np.broadcast_to(a, (T, *a.shape[-2:])), y, step)
+        z, unsure = noise.pre_activations(*layer.moments(a))
+        a, doubtful = activation(z), doubtful | unsure
+    losses = _last(layers[-1], np.broadcast_to(a, (noise.draws, *a.shape[-2:])), y, step)
     unknown = np.isnan(losses)  # an output that is not a number is an error
     return np.where(doubtful, np.nan, np.where(unknown, 1.0, np.clip(losses, 0, 1)))
+
+
+def _jumps(activation: Activation) -> bool:
+    """Return whether an activation is a sign, which rounding can change altogether."""
+    low, high = activation(np.array([-_CLOSE, _CLOSE]))
+    return bool(high - low > 1)
+
+
+class _Blocks:
+    """Normal numbers by numpy's PCG64: a block of examples and draws has a generator of its own."""
+
+    def __init__(self, key: int, signs: bool) -> None:
+        self._key, self._signs, self.draws = key, signs, 0
+
+    def start(self, block: int, part: int, draws: int) -> None:
+        self._rng, self.draws = _generator(self._key, block, part), draws
+
+    def pre_activations(self, mean: Array, scale: Array) -> tuple[Array, Array]:
+        """Return draws of the next layer, (T, B, units), and where a sign is doubtful, (T, B)."""
+        z = mean + scale * self._rng.standard_normal((self.draws, *mean.shape[-2:]))
+        return z, np.asarray((np.abs(z) < _CLOSE).any(-1) & self._signs)
+
+
+class _Placed:
+    """Numbers by Philox4x32-10: each has a place, by pair of units, draw and example.
+
+    A pair's words, 52 bits of each, are the uniforms U and V of Box and Muller's normal numbers; a
+    sign unit is +1 where its uniform is below the probability.
+    """
+
+    def __init__(self, key: int, signs: bool) -> None:
+        self._key, self._tag = key % 2**64, key >> 64 & 0xFFFFFFFF
+        self._signs, self.draws = signs, 0
+
+    def start(self, block: int, part: int, draws: int) -> None:
+        self._example, self._first = block * _EXAMPLES, part * _DRAWS
+        self._pair, self.draws = 0, draws
+
+    def pre_activations(self, mean: Array, scale: Array) -> tuple[Array, Array]:
+        """Return draws of the next layer, (T, B, units), and where a sign is doubtful, (T, B)."""
+        examples, units = mean.shape[-2:]
+        U, V = self._uniforms(examples, (units + 1) // 2)
+        if self._signs:
+            u = self._units(U, V, units)
+            up, down = (ndtr((mean + e) / scale) + e for e in (_NEAR, -_NEAR))
+            return ndtr(mean / scale) - u, ((u < up) & (u > down)).any(-1)
+        radius, angle = np.sqrt(-2 * np.log(U)), math.tau * V
+        normal = self._units(radius * np.cos(angle), radius * np.sin(angle), units)
+        return mean + scale * normal, np.zeros((), bool)
+
+    @staticmethod
+    def _units(even: Array, odd: Array, units: int) -> Array:
+        return np.stack([even, odd], -1).reshape(*even.shape[:-1], -1)[..., :units]
+
+    def _uniforms(self, examples: int, pairs: int) -> tuple[Array, ...]:
+        words = [np.arange(n, dtype=np.uint64) for n in (pairs, self.draws, examples)]
+        x0 = words[0] + np.uint64(self._pair)
+        x1 = (words[1] + np.uint64(self._first))[:, None, None]
+        x2, x3 = (words[2] + np.uint64(self._example))[:, None], np.uint64(self._tag)
+        self._pair += pairs
+        low, half, keys = np.uint64(0xFFFFFFFF), np.uint64(32), [self._key % 2**32, self._key >> 32]
+        a, b = map(np.uint64, _PHILOX[0])
+        for _ in range(10):
+            first, second = map(np.uint64, keys)
+            x0, x1, x2, x3 = (
+                b * x2 >> half ^ x1 ^ first,
+                b * x2 & low,
+                a * x0 >> half ^ x3 ^ second,
+                a * x0 & low,
+            )
+            keys = [(k + w) % 2**32 for k, w in zip(keys, _PHILOX[1], strict=True)]
+        each = (x0 | x1 << half, x2 | x3 << half)
+        return tuple(((w >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52 for w in each)
 
 
 def _summed(layers: Sequence[Layer], x: Array, y: Array, step: float) -> Array:

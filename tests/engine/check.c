@@ -140,6 +140,48 @@ static void check_failures(setting *s) {
     pb_close(e);
 }
 
+/* Evaluations of odd shapes, with labels and without, and the failure of their allocations. */
+static void check_evaluation(setting *s) {
+    double *arrays[ARRAYS], units[DEEPEST + 1], features[EXAMPLES * 21], out[EXAMPLES * 97 * 37];
+    const int32_t *widths = s->shape->widths, labels[EXAMPLES] = {0, 1, 1, 0, 1};
+    const uint64_t places[EXAMPLES] = {5, 1, 1, 7, UINT64_MAX};
+    for (int i = 0; i < EXAMPLES * widths[0]; i++) features[i] = i % 3;
+    for (int l = 0; l <= s->shape->depth; l++) {
+        units[l] = s->learned ? -1 : 0.5;
+        for (int k = 0; k < 4; k++) {
+            int count = k % 2 ? widths[l + 1] : widths[l] * widths[l + 1];
+            arrays[4 * l + k] = calloc((size_t)count, sizeof(double));
+            for (int i = 0; i < count; i++) arrays[4 * l + k][i] = 0.1 * (i % 7) + (k < 2 ? -0.3 : 0.2);
+        }
+    }
+    pb_evaluation job = {.parameters = (const double *const *)arrays,
+                         .units = units,
+                         .widths = widths,
+                         .features = features,
+                         .places = places,
+                         .out = out,
+                         .examples = EXAMPLES,
+                         .first_draw = 3,
+                         .draws = s->samples,
+                         .key = 77,
+                         .step = 0.3,
+                         .depth = s->shape->depth,
+                         .activation = s->activation,
+                         .threads = s->threads};
+    for (int with = 0; with < 2; with++) {
+        job.labels = with ? labels : NULL;
+        int64_t count = EXAMPLES * job.draws * (with || s->shape->classes == 2 ? 1 : widths[job.depth + 1]);
+        for (int first = 0, status = OUT_OF_MEMORY; status != DONE; first++) {
+            before_failure = s->samples == 2 ? first : INT_MAX;
+            status = pb_evaluate(&job);
+            before_failure = INT_MAX;
+            REQUIRE(status == DONE || (status == OUT_OF_MEMORY && s->samples == 2));
+        }
+        for (int64_t i = 0; i < count; i++) REQUIRE(out[i] > -1 - 1e-9 && out[i] < 1 + 1e-6);
+    }
+    for (int n = 0; n < 4 * (s->shape->depth + 1); n++) free(arrays[n]);
+}
+
 static int fits(const setting *s) {
     int drawn_or_tree = s->estimator == REINFORCE || s->estimator == TREE;
     int any_activation = s->estimator == MARGINAL || s->estimator == REINFORCE;
@@ -157,6 +199,7 @@ static void check(setting *s) {
     check_adam(s, e);
     pb_close(e);
     if (s->samples == 2 && s->shape->fail) check_failures(s);
+    if (s->estimator == MARGINAL && s->samples < 100) check_evaluation(s);
     empty(s);
 }
 

@@ -14,7 +14,7 @@ from pacbayes import dense_network
 from pacbayes.baselines import pbgnet
 from pacbayes.engine import interface
 from pacbayes.engine import library as module
-from pacbayes.engine.interface import AdamTensor, Step, Update
+from pacbayes.engine.interface import AdamTensor, Evaluation, Step, Update
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine
 
@@ -146,7 +146,12 @@ def test_both_compilers_build_an_engine_that_computes_the_same(compiler, tmp_pat
 
 
 def test_structures_and_numbers_are_those_of_the_header(tmp_path):
-    structures = {"pb_step": Step, "pb_tensor": AdamTensor, "pb_update": Update}
+    structures = {
+        "pb_step": Step,
+        "pb_tensor": AdamTensor,
+        "pb_update": Update,
+        "pb_evaluation": Evaluation,
+    }
     names = [(s, field) for s, mirror in structures.items() for field, _ in mirror._fields_]
     expected = [getattr(structures[s], field).offset for s, field in names]
     numbers = [f"offsetof({s}, {field})" for s, field in names]

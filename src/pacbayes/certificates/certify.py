@@ -19,6 +19,7 @@ from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
+from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense
@@ -89,7 +90,7 @@ def certify(
     measured = (
         exact_risk(exact, x, y)
         if samples is None
-        else keyed_risk(exact, x, y, samples, draws_key(network, x, y))
+        else keyed_risk(exact, x, y, samples, draws_key(network, x, y), sampler(exact))
     )
     evidence = _evidence(
         exact,

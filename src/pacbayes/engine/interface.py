@@ -11,9 +11,19 @@ from ctypes import POINTER, c_double, c_int, c_int32, c_int64, c_uint64, c_void_
 from enum import IntEnum
 from pathlib import Path
 
-__all__ = ["ABI", "Activation", "AdamTensor", "Estimator", "Status", "Step", "Update", "load"]
+__all__ = [
+    "ABI",
+    "Activation",
+    "AdamTensor",
+    "Estimator",
+    "Evaluation",
+    "Status",
+    "Step",
+    "Update",
+    "load",
+]
 
-ABI = 1
+ABI = 2
 
 
 class Activation(IntEnum):
@@ -36,11 +46,12 @@ class Estimator(IntEnum):
 
 
 class Status(IntEnum):
-    """`enum status`, the result of `pb_run`."""
+    """`enum status`, the result of `pb_run` and `pb_evaluate`."""
 
     DONE = 0
     OUT_OF_MEMORY = 1
     BAD_INDEX = 2
+    BAD_SCORES = 3
 
 
 class Step(ctypes.Structure):
@@ -92,12 +103,38 @@ class Update(ctypes.Structure):
     )
 
 
+class Evaluation(ctypes.Structure):
+    """`pb_evaluation`: draws of a network's output in double precision."""
+
+    _fields_ = (
+        ("parameters", POINTER(c_void_p)),
+        ("units", POINTER(c_double)),
+        ("widths", POINTER(c_int32)),
+        ("features", c_void_p),
+        ("labels", c_void_p),
+        ("places", c_void_p),
+        ("out", c_void_p),
+        ("examples", c_int64),
+        ("first_draw", c_int64),
+        ("draws", c_int64),
+        ("key", c_uint64),
+        ("step", c_double),
+        ("depth", c_int32),
+        ("activation", c_int32),
+        ("threads", c_int32),
+    )
+
+
 _STREAM = [c_uint64, c_uint64, c_uint64, c_void_p, c_int64]  # seed, step, chunk, out, count
 _FUNCTIONS = {  # result and arguments
     "pb_open": (c_void_p, [c_int, POINTER(c_int32), c_int, c_int, c_int, c_int]),
     "pb_close": (None, [c_void_p]),
     "pb_run": (c_int, [c_void_p, POINTER(Step)]),
     "pb_adam": (None, [c_void_p, POINTER(Update)]),
+    "pb_evaluate": (c_int, [POINTER(Evaluation)]),
+    "pb_keyed": (None, [c_uint64, c_uint64, *[c_void_p] * 4, c_int64]),
+    "pb_cumulative": (None, [c_void_p, c_void_p, c_int64]),
+    "pb_exponential": (None, [c_void_p, c_void_p, c_int64]),
     "pb_normals": (None, _STREAM),
     "pb_words": (None, _STREAM),
 }

@@ -26,7 +26,7 @@ from pacbayes.networks.activations import log_sign_probability
 __all__ = ["REACH", "accuracy", "error", "step", "win_probabilities"]
 
 REACH = 7.0
-_STEPS = (0.4, 0.3, 0.2, 0.1, 0.05)
+_STEPS = (0.4, 0.3, 0.2, 0.18, 0.16, 0.14, 0.12, 0.1, 0.05)
 _GOAL = 1e-8  # no certificate shows that many digits
 _MOST_POINTS = 4001
 

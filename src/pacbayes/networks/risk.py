@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pacbayes.choices import Generator
 from pacbayes.data.checks import check_examples
 from pacbayes.networks.bodies import Freshness
 from pacbayes.networks.exact import exact_aggregate
 from pacbayes.networks.network import Network
+from pacbayes.networks.places import Places
+from pacbayes.networks.sampler import Sampler, TorchSampler
 from pacbayes.randomness import keyed_generator
 
 __all__ = [
@@ -27,7 +30,8 @@ __all__ = [
 
 _ROWS = 20_000  # of T·B per block, to keep memory flat and the working set near the cache
 _FEW = 64  # examples in a block that shares a draw (fewer give more draws) or is summed exactly
-_EXAMPLES, _DRAWS = 20, 100  # of a block that has a key of its own; part of what a certificate is
+_EXAMPLES, _DRAWS = 20, 100  # of a block of keyed draws; where it has a generator of its own, this
+# is part of what a certificate is
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class EmpiricalRisk:
             the mean of a block where its examples share a draw. None if there is only one draw.
         tandem: mean of X·X' over such pairs, the probability that two networks err together; exact
             if nothing was sampled, None if there is only one draw.
+        generator: what made the draws from a key: Philox for every place, or numpy's PCG64 for
+            every block; None if they have no key.
     """
 
     mean: float
@@ -54,13 +60,15 @@ class EmpiricalRisk:
     variance: float = 0.0
     within: float | None = None
     tandem: float | None = None
+    generator: Generator | None = None
 
     def of_pairs(self) -> EmpiricalRisk:
         """Return the tandem risk, with the number of pairs it averages."""
         if self.tandem is None:
             raise ValueError(f"the risk of pairs needs at least 2 samples, got {self.samples}")
         pairs = None if self.draws is None else self.draws / self.samples * (self.samples // 2)
-        return EmpiricalRisk(self.tandem, self.n, self.samples, pairs, tandem=self.tandem)
+        numbers = (self.tandem, self.n, self.samples, pairs)
+        return EmpiricalRisk(*numbers, tandem=self.tandem, generator=self.generator)
 
 
 @dataclass
@@ -119,13 +127,26 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
 
 
 @torch.no_grad()
-def keyed_risk(network: Network, x: Tensor, y: Tensor, samples: int, key: bytes) -> EmpiricalRisk:
-    """Measure E_Q R_S by draws that a key determines, block by block, in the network's precision.
+def keyed_risk(
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    samples: int,
+    key: bytes,
+    sampler: Sampler | None = None,
+) -> EmpiricalRisk:
+    """Measure E_Q R_S by draws that a key determines, in float64.
 
-    A block is 20 examples (64 where they share a draw) and 100 draws, and its normal numbers come
-    from numpy, so that a verifier without torch can draw them again.
+    A verifier without torch can draw the same numbers again. In a dense body every number has its
+    own place under the key (`networks.places`). In other bodies a block of 64 examples and 100
+    draws has a generator of numpy, in the network's precision.
+
+    Args:
+        sampler: of a dense body, another than PyTorch's.
     """
     check_examples(x, y, network.task)
+    if network.body.freshness == "per-example":
+        return _placed_risk(x, y, samples, key, sampler or TorchSampler(network))
 
     def losses(inputs: Tensor, labels: Tensor, T: int, generator: np.random.Generator) -> Tensor:
         inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
@@ -154,7 +175,22 @@ def keyed_mean(
             T = min(_DRAWS, draws - part)
             generator = keyed_generator(key, block, part // _DRAWS)
             sums.add(losses(inputs, labels, T, generator).clamp(0, 1), T / draws)
-    return sums.risk(len(x), samples, freshness)
+    risk = sums.risk(len(x), samples, freshness)
+    return risk if freshness == "exact" else replace(risk, generator="pcg64")
+
+
+def _placed_risk(x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sampler) -> EmpiricalRisk:
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    places, sums = Places.of_set(key, len(x), samples), _Sums()
+    size = sampler.rows // min(samples, _DRAWS)
+    for start in range(0, len(x), size):
+        block = slice(start, start + size)
+        for first in range(0, samples, _DRAWS):  # an even number, so that pairs stay together
+            T = min(_DRAWS, samples - first)
+            losses = sampler.losses(x[block], y[block], places.part(block, first, T))
+            sums.add(losses.clamp(0, 1), T / samples)
+    return replace(sums.risk(len(x), samples, "per-example"), generator="philox")
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ from pacbayes.choices import Predictor
 from pacbayes.data import NAMES, DataError, Dataset, check_width, load
 from pacbayes.data.dataset import Floats
 from pacbayes.data.later import read_later
+from pacbayes.engine.evaluation import sampler
 from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
@@ -106,8 +107,14 @@ def _mean(wrong: Tensor) -> float:
 
 def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     """Draw a label for every example, and the vote's mean output; the same every time."""
-    with seeded(run.settings.seed, "prediction"):
-        return predict_randomised(network, x), majority_vote(network, x, VOTES)
+    fast = sampler(network)
+    if fast is None:  # weights are drawn for a batch
+        with seeded(run.settings.seed, "prediction"):
+            return predict_randomised(network, x), majority_vote(network, x, VOTES)
+    ask = partial(decide, network, x=x, seed=run.settings.seed, samples=VOTES, sampler=fast)
+    output = ask(predictor=Predictor.VOTE).output
+    assert output is not None
+    return network.task.encode(ask(predictor=Predictor.RANDOMISED).index), output
 
 
 def certified_predictor(run: Run) -> Predictor:
@@ -138,7 +145,15 @@ def predict(
     classes = run.record.data.classes
     weights = run.load_drawn() if method is Predictor.DRAWN else None
     x = torch.from_numpy(features).double()
-    decisions = decide(network, method, x, seed=seed, samples=samples, weights=weights)
+    decisions = decide(
+        network,
+        method,
+        x,
+        seed=seed,
+        samples=samples,
+        weights=weights,
+        sampler=sampler(network),
+    )
     labels = [classes[i] for i in decisions.index.tolist()]
     votes, predictor, error = None, method.sentence, None
     if method is Predictor.VOTE and decisions.output is not None:

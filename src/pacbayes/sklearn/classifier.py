@@ -20,6 +20,7 @@ from pacbayes import defaults
 from pacbayes.choices import Activation, Engine, Predictor
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
+from pacbayes.engine.evaluation import sampler
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.predictors import Decisions, decide
 from pacbayes.networks.weights import draw_network, prior_weights
@@ -244,4 +245,5 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=self._seed,
             samples=self.votes_,
             weights=self.weights_,
+            sampler=sampler(self.network_),
         )

@@ -6,6 +6,7 @@ Subclasses say what a step and an evaluation are: `trainer.Trainer` for the libr
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from abc import ABC, abstractmethod
@@ -79,6 +80,18 @@ class Progress:
     evaluation: Evaluation | None = None
 
 
+class _Adam(torch.optim.Adam):
+    """Adam whose methods do not import torch's compiler, which would take a second.
+
+    PyTorch wraps them so that they are not compiled, and nothing is compiled here.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+
+
 class Loop(ABC):
     """A run in memory: `steps()` advances it, `state()` and `restore()` let it stop anywhere.
 
@@ -94,7 +107,7 @@ class Loop(ABC):
     ) -> None:
         self.model, self.n, self.settings = model, n, settings
         self.schedule = schedule or SCHEDULES[settings.protocol]
-        self.optimiser = torch.optim.Adam(model.parameters(), fused=True)
+        self.optimiser = _Adam(model.parameters(), fused=True)
         self.epoch = 0
         self.seconds = 0.0
         self.history: list[Evaluation] = []

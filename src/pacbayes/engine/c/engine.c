@@ -35,6 +35,12 @@
 #include "reinforce.inc" /* another kind of step: draws of all weights, shared by the batch */
 #include "adam.inc"      /* Adam on risk + c·KL */
 
+#include "double.h"     /* 4 or 8 doubles at a time */
+#include "keyed.inc"    /* random numbers, each at a place of its own */
+#include "wins.inc"     /* the probability that a class wins, in double precision */
+#include "evaluate.inc" /* layers in double precision */
+#include "outputs.inc"  /* outputs, chunks and workers of an evaluation */
+
 int pb_abi(void) { return PB_ABI; }
 
 void pb_close(engine *e) {

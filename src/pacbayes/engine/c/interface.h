@@ -8,11 +8,11 @@
 
 #include <stdint.h>
 
-#define PB_ABI 1
+#define PB_ABI 2
 
 enum activation { RELU, SIGMOID, SIGN };
 enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH, REINFORCE, TREE };
-enum status { DONE, OUT_OF_MEMORY, BAD_INDEX };
+enum status { DONE, OUT_OF_MEMORY, BAD_INDEX, BAD_SCORES };
 
 typedef struct engine engine;
 
@@ -52,6 +52,24 @@ typedef struct {
     int32_t threads;
 } pb_update;
 
+/* Draws of a network's output in double precision. */
+typedef struct {
+    const double *const *parameters; /* four arrays per layer: means of weights (out, in) and biases
+                                      * (out), then their variances, in the same shapes */
+    const double *units;    /* (depth + 1): the variance of all weights of a layer, or −1 if each
+                             * has its own; otherwise the array of variances is not read */
+    const int32_t *widths;  /* (depth + 2): of the inputs, the hidden layers and the output */
+    const double *features; /* (examples, inputs) */
+    const int32_t *labels;  /* (examples): class numbers, or NULL for outputs of all classes */
+    const uint64_t *places; /* (examples): where the numbers of an example are, or NULL */
+    double *out; /* (examples, draws): P(error) given the label, (examples, draws, outputs) without
+                  * labels: F in [−1, 1] of two classes, P(class wins) of more */
+    int64_t examples, first_draw, draws;
+    uint64_t key;
+    double step; /* of the quadrature over more than two classes, in smallest deviations */
+    int32_t depth, activation, threads;
+} pb_evaluation;
+
 int pb_abi(void);
 
 /* widths: of the inputs, `depth` hidden layers and the output. Returns NULL if memory runs out. */
@@ -61,6 +79,14 @@ void pb_close(engine *e);
 
 int pb_run(engine *e, pb_step *step); /* returns a status */
 void pb_adam(engine *e, const pb_update *update);
+
+int pb_evaluate(const pb_evaluation *job); /* returns a status */
+
+/* For tests: the pair of normals, or of uniforms, of each place; Φ(u); e^x. */
+void pb_keyed(uint64_t key, uint64_t pair, const uint64_t *draws, const uint64_t *places,
+              double *normals, double *uniforms, int64_t count);
+void pb_cumulative(const double *u, double *out, int64_t count);
+void pb_exponential(const double *x, double *out, int64_t count);
 
 /* For tests: fill `out` with standard normals, or with uniform words, of one stream. */
 void pb_normals(uint64_t seed, uint64_t step, uint64_t chunk, float *out, int64_t count);
