@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors reading tables tuning mutants dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors convolutions reading tables tuning mutants dist clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -68,6 +68,9 @@ bench: .venv/installed
 
 priors: .venv/installed
 	$(BIN)/python benchmarks/priors.py
+
+convolutions: .venv/installed
+	$(BIN)/python benchmarks/convolutions.py
 
 reading: .venv/installed
 	$(BIN)/python benchmarks/reading.py

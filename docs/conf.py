@@ -57,6 +57,7 @@ _PAGES = {
     "../benchmarks": "measurements/index.md",
     "../results": "measurements/index.md",
     "../benchmarks/priors.md": "measurements/priors.md",
+    "../benchmarks/convolutions.md": "measurements/convolutions.md",
     "../benchmarks/recipes.md": "measurements/recipes.md",
     "../benchmarks/results.md": "measurements/speed.md",
     "../benchmarks/tables.md": "measurements/tables.md",

@@ -29,6 +29,9 @@ REDRAW = "tests/test_redraw.py"
 KEYED = "tests/networks/test_risk.py tests/attacks/test_forged_files.py"
 TABLES = "tests/data/test_reading.py"
 ENCODING = "tests/data/test_encoding.py"
+STOCHASTIC = "tests/networks/test_stochastic.py"
+EXPECTATIONS = "tests/networks/test_expectations.py"
+OUTPUTS = "tests/certificates/test_outputs.py"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
@@ -223,7 +226,27 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("networks/risk.py", "self.total / n", "self.total / (n + 1)", CERTIFICATE),
     ("networks/risk.py", "/ (1 if own else self.largest)", "", CERTIFICATE),
-    ("networks/risk.py", "own and pairs", "pairs", CERTIFICATE),
+    ("networks/risk.py", "self.shared * self.largest", "self.within", STOCHASTIC),
+    ("networks/risk.py", "pairs.sum(-1) / self.largest", "pairs.sum(-1) / 256", STOCHASTIC),
+    ("networks/local.py", "weight.variance.expand", "weight.log_scale.exp().expand", STOCHASTIC),
+    ("networks/local.py", ".clamp(min=_LEAST)", "", STOCHASTIC),
+    ("networks/local.py", "(linear, conv1d, conv2d)", "(linear, conv1d)", STOCHASTIC),
+    ("networks/evaluated.py", "first.setdefault(id(p), name)", "name", STOCHASTIC),
+    ("networks/evaluated.py", "self.at if t else self.checked", "self.at", STOCHASTIC),
+    ("networks/evaluated.py", "g.log_scale.exp() * noise.to", "g.variance * noise.to", STOCHASTIC),
+    ("networks/evaluated.py", "        if before != [", "        if [] == [", STOCHASTIC),
+    ("networks/stochastic.py", "    network.set_prior_seed(seed)\n", "", STOCHASTIC),
+    ("networks/stochastic.py", " or part.running_mean is None", "", STOCHASTIC),
+    ("networks/weights.py", "network.body.checked(", "network.body.at(", STOCHASTIC),
+    ("networks/folding.py", "len(before.users) == 1 and ", "", "tests/networks/test_folding.py"),
+    ("networks/folding.py", " and once:", ":", "tests/networks/test_folding.py"),
+    ("networks/expectations.py", "(1 + 2 * deviation", "(1 + deviation", EXPECTATIONS),
+    ("networks/expectations.py", "2 * self.size * math.exp(", "0.001 * math.exp(-", EXPECTATIONS),
+    ("networks/expectations.py", "_REACH = 7.0", "_REACH = 3.0", EXPECTATIONS),
+    ("networks/expectations.py", "self._known().squared", "Strip(40.0, 1.0)", EXPECTATIONS),
+    ("certificates/outputs.py", "activation.square(mean, deviation)", "first.square()", OUTPUTS),
+    ("certificates/outputs.py", "    network.seal_prior()\n", "", OUTPUTS),
+    ("certificates/outputs.py", "kl_chernoff(upper, ", "kl_chernoff(upper, 2 * ", OUTPUTS),
     ("networks/risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
     (
         "networks/gaussian.py",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
@@ -20,7 +20,7 @@ from pacbayes.randomness import seeded
 
 __all__ = ["stochastic"]
 
-_NORMS = (_BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 def stochastic(

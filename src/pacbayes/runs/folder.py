@@ -8,8 +8,7 @@ prior.safetensors       P, written before the bound set is used
 checkpoint.safetensors  checkpoint of training
 history.json            every evaluation
 posterior.safetensors   Q, from the best evaluated epoch by bound
-certificate.json        what `certify` issued; -vote.json, -drawn.json and -fixed.json for other
-                        predictors, -class-0.json and so on for single classes
+certificate.json        what `certify` issued; -vote, -drawn, -fixed or -class-0 for others
 drawn.safetensors       the network that was drawn from Q, certified and kept
 test.json               errors on the test part, if there is one
 """
