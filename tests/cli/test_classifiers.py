@@ -1,6 +1,7 @@
 """The commands on classifiers other than networks, as a user meets them."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -199,3 +200,33 @@ def test_the_best_of_all_models_and_a_named_data_set(run_cli, folder, tmp_path):
     assert code == 0, err
     assert run_cli("verify", tmp_path / "digits", "--full")[0] == 0
     assert run_cli("predict", tmp_path / "digits", "digits")[0] == 0
+
+
+def test_classes_costs_and_doubt_have_certificates_of_their_own(run_cli, folder, tmp_path):
+    given = ("--dataset", folder / "train.csv", "--model", "linear", "--out", tmp_path / "m")
+    code, out, _ = run_cli("train", *given, "--per-class", "--target-error", 0.1, "--json")
+    assert code == 0
+    others = json.loads(out)["others"]
+    assert {"error on answered examples", "share of unanswered examples"} < others.keys()
+    assert sum(name.startswith("error on class ") for name in others) == 2
+    assert run_cli("verify", tmp_path / "m", "--full")[0] == 0
+    label = min(others, key=lambda name: not name.startswith("error on class "))[15:]
+    assert run_cli("train", *given, "--cost", f"{label}=10")[0] == 0
+    code, out, _ = run_cli("verify", tmp_path / "m")
+    assert code == 0
+    assert re.search(r"Verified: at most \d\.\d{1,3} cost with probability 0.95", out)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "linear", "--cost", "nobody=2"), "--cost nobody=2: give one of "),
+        (("--cost", "x=2"), "--cost needs --model boosting, forest, linear or best"),
+        (("--target-error", "0.1"), "--target-error needs --model boosting"),
+        (("--per-class",), "use pacbayes certify --per-class later"),
+    ],
+)
+def test_costs_of_no_class_and_options_of_other_models(run_cli, folder, tmp_path, options, message):
+    data = ("--dataset", folder / "train.csv", "--out", tmp_path / "m")
+    code, _, err = run_cli("train", *data, *options)
+    assert (code, message in err, (tmp_path / "m").exists()) == (2, True, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 __all__ = ["check", "check_probability", "confidence", "percent_up", "upward"]
@@ -32,6 +32,15 @@ def percent_up(value: float, digits: int = 2) -> str:
     """Format a fraction as a percentage, rounded up so that a printed bound still holds."""
     scale = 10**digits
     return f"{math.ceil(Fraction(value) * 100 * scale) / scale:.{digits}f} %"
+
+
+def number_up(value: float, digits: int = 4) -> str:
+    """Format a number to some significant digits, rounded up so that a printed bound still holds.
+
+    >>> number_up(1.54781), number_up(12.0), number_up(1 / 3)
+    ('1.548', '12', '0.3334')
+    """
+    return str(Context(digits, ROUND_CEILING).create_decimal_from_float(value))
 
 
 def confidence(delta: float) -> str:

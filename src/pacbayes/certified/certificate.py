@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes import bounds
-from pacbayes.bounds.domain import upward
+from pacbayes.bounds.domain import number_up, percent_up, upward
 from pacbayes.bounds.ledger import Ledger
 
 __all__ = ["HeldOutCertificate", "certify_losses"]
@@ -69,12 +69,16 @@ class HeldOutCertificate:
     def vacuous(self) -> bool:
         return self.bound >= self.scale
 
+    @property
+    def shown(self) -> str:
+        """The bound as it is printed, rounded up: an error in per cent, a cost as a number."""
+        return percent_up(self.bound) if self.scale == 1 else number_up(self.bound)
+
     def __str__(self) -> str:
-        value = self.bound if self.scale != 1 else bounds.percent_up(self.bound)
         return (
-            f"at most {value} {self.quantity} with probability {bounds.confidence(self.delta)}, "
-            f"by {self.theorem} on {self.n} {self.unit}: {self.predictor}"
-            + "".join(f"\n{remark}" for remark in self.remarks)
+            f"at most {self.shown} {self.quantity} with probability "
+            f"{bounds.confidence(self.delta)}, by {self.theorem} on {self.n} {self.unit}: "
+            f"{self.predictor}" + "".join(f"\n{remark}" for remark in self.remarks)
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.certified.candidates import default_candidates
+from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certified.claims import ANSWERED, UNANSWERED
 from pacbayes.certified.classifier import CertifiedClassifier
 from pacbayes.certified.saved.folder import save_classifier
 from pacbayes.certified.saved.record import FOLDER_FILES
@@ -23,7 +25,7 @@ from pacbayes.data.reading import is_table, read_frame
 from pacbayes.extras import require
 from pacbayes.files import check_replaceable, save_json
 
-__all__ = ["Examples", "FittedModel", "candidates_of", "read_examples", "train_model"]
+__all__ = ["Examples", "FittedModel", "candidates_of", "costs_of", "read_examples", "train_model"]
 
 Array = NDArray[Any]
 _CANDIDATES = {
@@ -62,6 +64,14 @@ class FittedModel:
     remarks: tuple[str, ...]
     test_error: float | None
     test_size: int
+
+    @property
+    def others(self) -> list[HeldOutCertificate]:
+        """The certificates of single classes, answered examples and unanswered ones."""
+        model = self.model
+        found = [*(getattr(model, "class_certificates_", None) or {}).values()]
+        rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
+        return found + [certificate for certificate in rest if certificate is not None]
 
 
 def candidates_of(model: Model, seed: int) -> dict[str, Any] | None:
@@ -115,18 +125,18 @@ def train_model(
     source: str,
     *,
     seed: int = 0,
-    delta: float = 0.05,
-    repeats: bool = False,
+    **given: Any,
 ) -> FittedModel:
     """Fit a classifier, certify it, and save it in a folder with its test error.
 
     Args:
         model: boosting, forest, linear, or the best of them and a neural network.
         source: the file or data set that the examples came from.
+        given: other parameters of `CertifiedClassifier`.
     """
     check_folder(out)
     classifier = CertifiedClassifier(
-        candidates=candidates_of(model, seed), delta=delta, repeats=repeats, random_state=seed
+        candidates=candidates_of(model, seed), random_state=seed, **given
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -142,6 +152,30 @@ def train_model(
         save_json(out / "test.json", {"error": error, "n": size})
     remarks = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     return FittedModel(classifier, remarks, error, size)
+
+
+def costs_of(given: Collection[str], labels: Array) -> Array | None:
+    """Return the costs of errors from texts such as `ill=10`; an error on other classes costs 1.
+
+    Returns:
+        (k, k), the cost of answering the class in column j to an example of the class in row i;
+        None if nothing is given.
+    """
+    if not given:
+        return None
+    classes = [str(label) for label in np.unique(labels)]
+    costs = dict.fromkeys(classes, 1.0)
+    for text in given:
+        name, _, number = text.rpartition("=")
+        if name not in costs:
+            raise ValueError(
+                f"--cost {text}: give one of {', '.join(classes)}, as in {classes[0]}=10"
+            )
+        try:
+            costs[name] = float(number)
+        except ValueError:
+            raise ValueError(f"--cost {text}: {number!r} is not a number") from None
+    return np.array([[costs[a] * (a != b) for b in classes] for a in classes])
 
 
 def check_folder(out: Path) -> None:

@@ -90,11 +90,12 @@ def _conclude(found: list[Finding], folder: Path, started: float, *, full: bool)
 def _claim(folder: Path) -> str:
     """Return what the certificate of the chosen predictor claims."""
     from pacbayes.bounds import confidence, percent_up
+    from pacbayes.bounds.domain import number_up
     from pacbayes.certified.saved.statements import Issued, read
 
     issued = read(folder / "certificate.json", Issued)
     c = issued.certificates[issued.chosen]
-    value = percent_up(c.bound) if c.scale == 1 else str(c.bound)
+    value = percent_up(c.bound) if c.scale == 1 else number_up(c.bound)
     return f"at most {value} {c.quantity} with probability {confidence(c.delta)}: {c.predictor}"
 
 

@@ -26,13 +26,17 @@ def train(
     categorical: list[str] | None,
     group: str | None,
     repeats: bool | None,
+    deduplicate: bool,
+    per_class: bool,
+    cost: list[str] | None,
+    target_error: float | None,
     delta: float | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Fit and certify a classifier, and save it with its certificate."""
     started = time.monotonic()
-    from pacbayes.certified.training import check_folder, read_examples, train_model
+    from pacbayes.certified.training import check_folder, costs_of, read_examples, train_model
     from pacbayes.cli import console
 
     check_folder(out)
@@ -46,7 +50,11 @@ def train(
             dataset,
             seed=seed or 0,
             delta=0.05 if delta is None else delta,
+            costs=costs_of(cost or (), examples.y),
             repeats=bool(repeats),
+            deduplicate=deduplicate,
+            per_class=per_class,
+            target_error=target_error,
         )
     if as_json:
         print(json.dumps(_as_dict(fitted, out)))
@@ -63,21 +71,23 @@ def _as_dict(fitted: FittedModel, out: Path) -> dict[str, object]:
         "run": str(out),
         "chosen": fitted.model.chosen_,
         "certificate": None if c is None else c.as_dict(),
+        "others": {c.quantity: c.as_dict() for c in fitted.others},
         "test_error": fitted.test_error,
         "remarks": fitted.remarks,
     }
 
 
 def _show(fitted: FittedModel, out: Path, *, quiet: bool) -> None:
-    from pacbayes.bounds import percent_up
     from pacbayes.certificates.explanation import percent
 
     model = fitted.model
     if not quiet and len(model.certificates_) > 1:
         for name, c in model.certificates_.items():
             errors = f"{c.losses:g} errors on {c.n} {c.unit}"
-            print(f"  {name:20} {errors}, bound {percent_up(c.bound)}")
+            print(f"  {name:20} {errors}, bound {c.shown}")
     print(f"Certificate: {model.certificate_ or 'none'}")
+    for c in fitted.others:
+        print(f"  {c.quantity}: at most {c.shown}, on {c.n} {c.unit}")
     for remark in fitted.remarks:
         print(f"Note: {remark}.")
     if fitted.test_error is not None:

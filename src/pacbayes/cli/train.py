@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 _run = partial(typer.Option, rich_help_panel="Run")
+_model = partial(typer.Option, rich_help_panel="Models other than networks")
 _data = partial(typer.Option, rich_help_panel="Data")
 _network = partial(typer.Option, rich_help_panel="Network (posterior Q)")
 _prior = partial(typer.Option, rich_help_panel="Prior P")
@@ -59,6 +60,17 @@ def train(
             "boosting, a forest, a linear model, or the best of these and their mean."
         ),
     ] = "network",
+    per_class: Annotated[
+        bool, _model("--per-class", help="Certify the error on each class too.")
+    ] = False,
+    cost: Annotated[
+        list[str] | None,
+        _model(metavar="CLASS=COST", help="Cost of an error on a class, instead of 1."),
+    ] = None,
+    target_error: Annotated[
+        float | None,
+        _model(help="Leave doubtful examples unanswered, so that others err at most so often."),
+    ] = None,
     protocol: Annotated[
         Protocol, _run(help="Default settings, which the other options change.")
     ] = "fast",
@@ -192,8 +204,11 @@ def train(
     pacbayes train --dataset digits --widths none --out runs/digits
 
     pacbayes train --dataset mnist --prior-fraction 0.5 --out runs/ten
+
+    pacbayes train --dataset my.csv --model best --cost ill=10 --out runs/best
     """
     started = time.monotonic()
+    _check_network(per_class=per_class, cost=cost, target_error=target_error)
     from pacbayes.data import DataSource
     from pacbayes.defaults import for_table
     from pacbayes.settings import Settings
@@ -334,6 +349,15 @@ def _check_effective(changes: dict[str, Any], objective: str | None, *, learned:
         _check_unlearned(changes)
     if "lambda_rate" in changes and objective != "optim-lambda":
         raise ValueError("--lambda-rate needs --objective optim-lambda")
+
+
+def _check_network(*, per_class: bool, cost: list[str] | None, target_error: float | None) -> None:
+    """Refuse the options of other models."""
+    if per_class:
+        raise ValueError("--per-class is for other models; use pacbayes certify --per-class later")
+    for option, value in (("--cost", cost), ("--target-error", target_error)):
+        if value is not None:
+            raise ValueError(f"{option} needs --model boosting, forest, linear or best")
 
 
 def _check_unlearned(changes: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ def classifier_page(folder: Path) -> str:
 
 def _certificate(contents: _Contents) -> Section:
     c = contents.certificate
-    value = percent_up(c.bound) if c.scale == 1 else f"{c.bound:.4g}"
+    value = c.shown
     claim = element(
         "p",
         element("small", "at most "),
@@ -139,7 +139,7 @@ def _candidates(contents: _Contents) -> Section:
     for name, share in e.shares.items():
         c = contents.issued.get(name)
         shown = element("strong", name) if name == contents.record.chosen else name
-        bound = "–" if c is None else percent_up(c.bound) if c.scale == 1 else f"{c.bound:.4g}"
+        bound = "–" if c is None else c.shown
         wrong = int((e.predictions[name] != labels).sum())
         rows.append([shown, f"{100 * share:.1f} %", f"{wrong} of {len(labels)}", bound])
     header = ["candidate", "share of δ", "errors on the bound set", "bound"]
