@@ -194,7 +194,10 @@ def test_the_command_line_takes_groups(run_cli, tmp_path, table):
     train = ("train", "--dataset", table.name, "--group", "patient", "--out", folder, *asked)
     assert run_cli(*train)[0] == 0
     code, out, _ = run_cli("certify", folder)
-    assert (code, "27 training groups" in out, "mean error within a new group" in out) == (0, 1, 1)
+    n = json.loads((folder / "run.json").read_text())["data"]["n"]
+    assert (code, 8 <= n < 60) == (0, True)
+    assert f"the {n} training groups" in out
+    assert "mean error within a new group" in out
     assert run_cli("verify", folder)[0] == 0
     assert run_cli("report", folder)[0] == 0
     page = (folder / "report.html").read_text()
