@@ -28,6 +28,9 @@ CARELESS = "tests/attacks/test_careless_use.py"
 REDRAW = "tests/test_redraw.py"
 KEYED = "tests/networks/test_risk.py tests/attacks/test_forged_files.py"
 TABLES = "tests/data/test_reading.py"
+FEATURES = "tests/runs/test_features.py"
+GROUPS = "tests/runs/test_groups.py"
+REFITTING = "tests/data/test_refitting.py"
 ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
@@ -467,6 +470,44 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/text_file.py", "        check_memory(4 * rows,", "        (4 * rows,", TABLES),
     ("data/text_file.py", "newlines_in_values=self.quoted", "newlines_in_values=False", TABLES),
     ("data/text_file.py", "before += rows", "before += 0", TABLES),
+    ("data/frame.py", "filled, absent.astype(np.float32)", "filled", "tests/data/test_tables.py"),
+    (
+        "data/dataset.py",
+        "and rows.plain and rows.group is None",
+        "and rows.group is None",
+        FEATURES,
+    ),
+    (
+        "data/encoding.py",
+        "            _refuse_missing(frame, where)\n",
+        "",
+        "tests/data/test_tables.py",
+    ),
+    ("data/refitting.py", "-count >= _ENOUGH", "-count > _ENOUGH", REFITTING),
+    ("data/refitting.py", "order[:_MOST]", "order", REFITTING),
+    ("data/refitting.py", "true > len(lower) - true", "true >= len(lower) - true", REFITTING),
+    ("verify.py", "sha256 == claimed\n        must[", "True\n        must[", FEATURES),
+    ("verify.py", "] = stored == codes", "] = True", FEATURES),
+    ("verify.py", "if fitted else codes\n", "if False else codes\n", FEATURES),
+    (
+        "runs/features.py",
+        "return data.fitted(own)",
+        "return data.fitted(range(len(data)))",
+        FEATURES,
+    ),
+    ("runs/run.py", "None if run.encoding.plain else FITTED", "None", FEATURES),
+    ("training/priors.py", "np.isin(unit, split", "np.isin(np.arange(n), split", GROUPS),
+    ("certificates/kept.py", 'self.groups is None else "held-out-mean"', 'True else ""', GROUPS),
+    (
+        "certificates/kept.py",
+        "* (1 + _ROUNDING))\n        return Emp",
+        ")\n        return Emp",
+        GROUPS,
+    ),
+    ("verify.py", '{f"{c.bound_name} is not for groups": fits}', "{}", GROUPS),
+    ("verify.py", "_mean_of_means(errors, units)", "0", GROUPS),
+    ("enclosures.py", "-t.delta.log() / t.n)", "-t.delta.log() / (2 * t.n))", GROUPS),
+    ("data/sample.py", "(group, row.tobytes(), label), i", "(0, row.tobytes(), label), i", GROUPS),
     # draws by key, seeds that pay, assumptions, near copies and the verifier's own numbers
     ("verify.py", "total <= Fraction(c.delta)", "True", VERIFY),
     ("verify.py", "spent * seeds <= Fraction(c.delta)", "True", FORGED),

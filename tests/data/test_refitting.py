@@ -59,6 +59,12 @@ def test_many_categories_are_ranked_alike():
     assert refit(frame, range(2000)) == columns_of(encoding)
 
 
+def test_five_rows_are_enough_for_a_category_of_its_own():
+    frame = Frame((column("v", [*"aaaaabbbb", None]),))
+    assert refit(frame, range(10)) == columns_of(fit_encoding(frame, range(10)))
+    assert refit(frame, range(10))[0]["categories"] == ["a"]
+
+
 def test_plain_columns_agree():
     truth = Column("w", Kind.BOOLEAN, np.array([1, 0, 1], np.int32), ("false", "true"))
     frame = Frame((column("u", [1.5, -0.0, 3e38]), truth))

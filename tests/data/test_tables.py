@@ -97,8 +97,15 @@ def test_copies_are_found_among_rows_as_they_are(tmp_path):
     assert len(np.unique(raw, axis=0)) == 120
 
 
+def test_a_table_with_missing_numbers_is_hashed_by_cell(tmp_path):
+    path = write(tmp_path, "u,v,y\n" + "1,,a\n3,5,b\n" * 5)
+    tables = DataSource(path).read()
+    assert tables.train.numbers is not None
+    assert tables.train_sha256 == tables.train.sha256
+
+
 def test_a_missing_number_is_not_its_mean(tmp_path):
-    path = write(tmp_path, "u,v,y\n" + "1,5,a\n3,5,a\n2,5,a\n,5,a\n" + "7,8,b\n9,8,b\n" * 4)
+    path = write(tmp_path, "u,v,y\n" + "1,5,a\n3,5,a\n2,5,a\n,5,a\n" + "0,8,b\n4,8,b\n" * 4)
     raw = DataSource(path).read().train.as_numbers()
     assert raw[3].tolist() != raw[2].tolist()
 

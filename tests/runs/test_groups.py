@@ -195,12 +195,9 @@ def test_the_command_line_takes_groups(run_cli, tmp_path, table):
     assert run_cli(*train)[0] == 0
     code, out, _ = run_cli("certify", folder)
     n = json.loads((folder / "run.json").read_text())["data"]["n"]
-    assert n < 60
-    assert (code, f"{n} training groups" in out, "mean error within a new group" in out) == (
-        0,
-        1,
-        1,
-    )
+    assert (code, 8 <= n < 60) == (0, True)
+    assert f"the {n} training groups" in out
+    assert "mean error within a new group" in out
     assert run_cli("verify", folder)[0] == 0
     assert run_cli("report", folder)[0] == 0
     page = (folder / "report.html").read_text()

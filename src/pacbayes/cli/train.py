@@ -144,7 +144,7 @@ def train(
         float | None,
         _prior(
             help="Fraction of the examples that P learns from; the bound uses the rest.  "
-            "[default: 0; for a table 0.5]"
+            "[default: 0; of a table, half or more]"
         ),
     ] = None,
     prior_epochs: Annotated[
