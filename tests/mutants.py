@@ -36,6 +36,7 @@ STOCHASTIC = "tests/networks/test_stochastic.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
 CERTIFIED = "tests/certified -k not(has_nothing)"
+SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -644,6 +645,20 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "            (lambda *_, **__: 0)(task.X",
         CERTIFIED,
     ),
+    ("certified/saved/checking.py", "arb(c.bound) >= value", "True", SAVED),
+    ("certified/saved/checking.py", "shares <= 1,", "True,", SAVED),
+    ("certified/saved/checking.py", 'share of δ": fits', 'share of δ": True', SAVED),
+    ("certified/saved/checking.py", 'np.array_equal(drawn, e["rows"])', "True", SAVED),
+    ("certified/saved/checking.py", "* _CLOSE >= total", "* _CLOSE >= 0", SAVED),
+    ("certified/saved/checking.py", "c.theorem == found.theorem,", "True,", SAVED),
+    ("certified/saved/checking.py", "h == run.files[name] for", "True for", SAVED),
+    ("certified/saved/checking.py", 'on trust": same}', 'on trust": True}', SAVED),
+    ("certified/saved/counting.py", "Fraction(int(c), s)", "Fraction(int(c), 1)", SAVED),
+    ("certified/saved/counting.py", "[*row, max(row)]", "row", SAVED),
+    ("certified/saved/replaying.py", "evidence | again", "evidence", SAVED),
+    ("certified/saved/storing.py", "if name not in trusted", "if False", SAVED),
+    ("certified/saved/trees.py", "(children < len(left)).all()", "True", SAVED),
+    ("certified/saved/trees.py", "(used < owner.width).all()", "True", SAVED),
 ]
 
 
