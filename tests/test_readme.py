@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pacbayes.bounds import percent_up, small_kl
@@ -71,21 +72,20 @@ def rows(reproduced):
     return found
 
 
-def gap_to_hold_out():
-    """Return the mean gap of CertifiedClassifier's certificates to hold-out's on the tables."""
+def gaps_to_hold_out():
+    """Return the gaps of CertifiedClassifier's certificates to hold-out's on the tables."""
     text = (ROOT / "benchmarks" / "tables.jsonl").read_text()
     found = {(r["set"], r["seed"], r["contender"]): r for r in map(json.loads, text.splitlines())}
     runs = {key[:2] for key in found}
     assert len({name for name, _ in runs}) == 18
     pairs = ((found[(*run, "certified")], found[(*run, "hold-out")]) for run in runs)
-    gaps = [ours["certificate"] - theirs["certificate"] for ours, theirs in pairs]
-    return sum(gaps) / len(gaps)
+    return np.array([ours["certificate"] - theirs["certificate"] for ours, theirs in pairs])
 
 
 @pytest.fixture(scope="module")
 def sentences(reproduced):
     """Build the statements with numbers around the table from committed files."""
-    relu = committed("binary-relu")
+    relu, gaps = committed("binary-relu"), gaps_to_hold_out()
     kls = sorted(committed(name)["kl"] for name in LEARNED)
     first, second = (
         f"{percent_up(committed(name, 'certificate-fixed')['bound'])} instead of "
@@ -106,7 +106,8 @@ def sentences(reproduced):
         f"average {sign} (sign), {sigmoid} (sigmoid) and {repeats} (relu)",
         f"a KL of {kls[0]:.1f} to {kls[-1]:.1f} nats",
         f"issues it: {first}, and {second}.",
-        f"its certificate is {-100 * gap_to_hold_out():.2f} points below that of a plain 25 %",
+        f"its certificate is {-100 * gaps.mean():.2f} points below that of a plain 25 %",
+        f"and lower in {(gaps < 0).mean():.0%} of the runs".replace("%", " %"),
     ]
 
 

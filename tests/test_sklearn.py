@@ -399,7 +399,7 @@ def test_the_bound_set_is_where_errors_are_counted(models, cancer):
 
 
 def test_a_linear_network_learns_a_small_table():
-    """A hundred epochs of 82 examples are 600 steps, after which it errs on a fifth of iris."""
+    """A hundred epochs of 75 examples are 500 steps, after which it errs on a fifth of iris."""
     x, y = load_iris(return_X_y=True)
     model = PACBayesClassifier(widths=(), predictor="fixed", epochs=1, random_state=0).fit(x, y)
     assert model.score(x, y) > 0.9
