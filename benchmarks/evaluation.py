@@ -4,9 +4,9 @@
     PYTHONPATH=other/src python benchmarks/evaluation.py   # another version, in turns with it
 
 Each row is the least of several repeats on a part of the examples, in CPU seconds of the process,
-scaled to 60 000 examples and 100 draws (fixed costs too, so that few examples look slower) (predictions: to a million rows). Networks have three hidden
-layers of 100 units and learned scales, at random weights near the prior; features are like those of
-MNIST: 784, a fifth of them not zero.
+scaled to 60 000 examples and 100 draws, or to a million rows of predictions. Fixed costs are scaled
+too, so few examples look slower. Networks have three hidden layers of 100 units and learned scales,
+at random weights near the prior; features are like those of MNIST: 784, a fifth of them not zero.
 """
 
 from __future__ import annotations
