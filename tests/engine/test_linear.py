@@ -86,5 +86,6 @@ def test_another_body_without_weights_and_reinforce_are_left_to_torch():
     body = Deterministic(torch.nn.ReLU())
     other = Network(body, network.layer, architecture=network.architecture)
     assert unsupported(other, torch.zeros(3, 5)).startswith("the native engine ")
+    assert unsupported(dense_network(5, (), classes=3), torch.zeros(3, 5)).endswith("two classes")
     with pytest.raises(ValueError, match="needs hidden layers"):
         NativeEngine(network, 2, reinforce=True)

@@ -26,6 +26,9 @@ def unsupported(network: Network, x: Tensor) -> str | None:
         return why
     if _architecture(network) is None:
         return "the native engine takes networks made by dense_network, unchanged"
+    if network.body.freshness == "exact" and network.classes > 2:
+        # In float32 an unlikely label has no gradient of its log-probability, and no draw helps.
+        return "the native engine takes networks without hidden layers for two classes"
     gaussians = _gaussians(network)
     pairs = zip(gaussians[::2], gaussians[1::2], strict=True)
     if len({id(g) for g in gaussians}) < len(gaussians):

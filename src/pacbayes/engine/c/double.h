@@ -36,6 +36,10 @@ static inline vd entry(const double *table, vl index) {
 static inline int any_less(vd a, vd b) {
     return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ) != 0;
 }
+static inline int any_nonzero(vd a, vd b) {
+    return (_mm512_cmp_pd_mask((__m512d)a, _mm512_setzero_pd(), _CMP_NEQ_UQ) |
+            _mm512_cmp_pd_mask((__m512d)b, _mm512_setzero_pd(), _CMP_NEQ_UQ)) != 0;
+}
 #else
 static inline vd square_root(vd x) { return (vd)_mm256_sqrt_pd((__m256d)x); }
 static inline vd at_most(vd a, vd b) { return (vd)_mm256_min_pd((__m256d)a, (__m256d)b); }
@@ -43,6 +47,9 @@ static inline vd at_least(vd a, vd b) { return (vd)_mm256_max_pd((__m256d)a, (__
 static inline vw times_low(vw a, vw b) { return (vw)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
 static inline vd entry(const double *table, vl index) {
     return (vd)_mm256_i64gather_pd(table, (__m256i)(index & 15), 8);
+}
+static inline int any_nonzero(vd a, vd b) {
+    return _mm256_movemask_pd((__m256d)((a != 0.0) | (b != 0.0))) != 0;
 }
 static inline int any_less(vd a, vd b) { return _mm256_movemask_pd((__m256d)(a < b)) != 0; }
 #endif
