@@ -185,7 +185,7 @@ def run(name: str, seed: int, epochs: int, folder: Path) -> Result:
 def write(found: dict[str, Result]) -> None:
     text = ["# Convolutional networks on MNIST\n", (__doc__ or "").strip() + "\n"]
     text += [
-        "| run | epochs | seed | certificate | theorem | risk | Monte-Carlo term | KL | test error |",
+        "| run | epochs | seed | certificate | theorem | risk | Monte-Carlo | KL | test error |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in sorted(found.values(), key=_key):
