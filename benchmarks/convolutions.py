@@ -57,7 +57,6 @@ LEARNED = {
     "binary-learned": {"dataset": "binary-mnist", "epochs": 20},
     "ten-learned": {"dataset": "mnist", "epochs": 20},
 }
-SAMPLES = 40  # draws of every block of 64 images, for the certificate
 Result = dict[str, Any]
 
 
@@ -94,7 +93,7 @@ def deep(outputs: int) -> nn.Module:
     )
 
 
-def free(data: Dataset, epochs: int, seed: int, checkpoint: Path) -> Result:
+def free(data: Dataset, epochs: int, seed: int, samples: int, checkpoint: Path) -> Result:
     """Train near a data-free prior and certify the randomised classifier."""
     x, y = data.tensors()
     classes = len(data.classes)
@@ -115,7 +114,7 @@ def free(data: Dataset, epochs: int, seed: int, checkpoint: Path) -> Result:
     trained(trainer, checkpoint)
     start = time.process_time()
     certificate = certify(
-        network, x, y, samples=SAMPLES, bound="best-of", monte_carlo="stratified-bernstein"
+        network, x, y, samples=samples, bound="best-of", monte_carlo="stratified-bernstein"
     )
     x_test, y_test = data.tensors("test")
     torch.manual_seed(seed)
@@ -136,7 +135,7 @@ def trained(trainer: Trainer, checkpoint: Path) -> None:
             print(f"epoch {progress.epoch}, {trainer.seconds:.0f} s", flush=True)
 
 
-def learned(data: Dataset, epochs: int, seed: int, checkpoint: Path) -> Result:
+def learned(data: Dataset, epochs: int, seed: int, samples: int, checkpoint: Path) -> Result:
     """Learn a prior on half of the images; certify on the other half what is better."""
     x, y = data.tensors()
     own, bound = (torch.from_numpy(part) for part in split(len(x), 0.5, seed))
@@ -174,46 +173,54 @@ def summary(c: Certificate) -> Result:
     return {name: getattr(c, name) for name in names} | {"predictor": c.kind.value}
 
 
-def run(name: str, seed: int, folder: Path) -> Result:
+def run(name: str, seed: int, epochs: int, samples: int, folder: Path) -> Result:
     given = FREE.get(name) or LEARNED[name]
     make: Callable[..., Result] = free if name in FREE else learned
     folder.mkdir(parents=True, exist_ok=True)
     data = load(str(given["dataset"]))
-    return make(data, given["epochs"], seed, folder / f"{name}-{seed}.safetensors")
+    return make(data, epochs, seed, samples, folder / f"{name}-{epochs}-{seed}.safetensors")
 
 
 def write(found: dict[str, Result]) -> None:
     text = ["# Convolutional networks on MNIST\n", (__doc__ or "").strip() + "\n"]
     text += [
-        "| run | seed | certificate | theorem | risk | Monte-Carlo term | KL | test error |",
-        "|---|---|---|---|---|---|---|---|",
+        "| run | epochs | seed | certificate | theorem | risk | Monte-Carlo | KL | test error |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for r in sorted(found.values(), key=lambda r: (r["name"], r["seed"])):
+    for r in sorted(found.values(), key=_key):
         bound = math.ceil(1e4 * r["bound"]) / 100
-        cells = [r["name"], r["seed"], f"{bound:.2f} %", r["bound_name"]]
+        cells = [r["name"], r["epochs"], r["seed"], f"{bound:.2f} %", r["bound_name"]]
         term = r["risk_upper"] - r["risk"]
         cells += [f"{100 * r['risk']:.2f} %", f"{100 * term:.2f} points", f"{r['kl']:.0f}"]
         text.append("| " + " | ".join(map(str, [*cells, f"{100 * r['test']:.2f} %"])) + " |")
     (HERE / "convolutions.md").write_text("\n".join(text) + "\n")
 
 
+def _key(given: Result) -> str:
+    return f"{given['name']}, {given['epochs']} epochs, seed {given['seed']}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=[*FREE, *LEARNED])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, help="instead of the recipe's")
+    parser.add_argument("--samples", type=int, default=40, help="draws of every 64 images")
     parser.add_argument("--folder", type=Path, default=Path("build/convolutions"))
     arguments = parser.parse_args()
     for name in arguments.names:
         lines = STORE.read_text().splitlines() if STORE.exists() else []
-        found = {f"{r['name']}-{r['seed']}": r for r in map(json.loads, lines)}
-        key = f"{name}-{arguments.seed}"
+        epochs = arguments.epochs or int((FREE.get(name) or LEARNED[name])["epochs"])
+        given = {"name": name, "epochs": epochs, "seed": arguments.seed}
+        found = {_key(r): r for r in map(json.loads, lines)}
+        key = _key(given)
         if key not in found:
-            result = run(name, arguments.seed, arguments.folder)
-            found[key] = {"name": name, "seed": arguments.seed} | result | {"versions": versions()}
+            result = run(name, arguments.seed, epochs, arguments.samples, arguments.folder)
+            found[key] = given | result | {"versions": versions()}
             with STORE.open("a") as file:
                 file.write(json.dumps(found[key]) + "\n")
         write(found)
-        print(key, f"at most {math.ceil(1e4 * found[key]['bound']) / 100:.2f} %", flush=True)
+        print(key + ":", f"at most {math.ceil(1e4 * found[key]['bound']) / 100:.2f} %", flush=True)
 
 
 if __name__ == "__main__":
