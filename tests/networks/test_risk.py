@@ -190,6 +190,16 @@ def test_every_block_of_examples_and_draws_has_draws_of_its_own():
     assert 2 * both - first != pytest.approx(first, abs=1e-12)
 
 
+def test_every_block_of_a_body_that_shares_draws_has_a_generator_of_its_own():
+    """The same example in two blocks of 64."""
+    body = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), GaussianConv2d(1, 2, 2), nn.Flatten())
+    network = Network(body, GaussianLinear(2, 1)).double().eval()
+    x, y = torch.ones(128, 4).double(), torch.ones(128)
+    first, both = (keyed_risk(network, x[:n], y[:n], 3, b"key") for n in (64, 128))
+    assert first.generator == both.generator == "pcg64"
+    assert both.mean != pytest.approx(first.mean, abs=1e-9)
+
+
 def test_an_exact_network_draws_nothing_by_its_key():
     network, x = dense_network(3, ()).double(), torch.randn(45, 3).double()
     one, two = (keyed_risk(network, x, torch.ones(45), T, b"key") for T in (1, 300))
