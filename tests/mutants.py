@@ -534,7 +534,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("redraw.py", "block * _EXAMPLES, part * _DRAWS", "block * _EXAMPLES, 0", FORGED),
     ("redraw.py", "a * x0 >> half ^ x3 ^ second", "a * x0 >> half ^ x3", VERIFY),
     ("redraw.py", "((u < up) & (u > down)).any(-1)", "np.zeros((), bool)", REDRAW),
-    ("verify.py", 'c.generator == "philox"', "False", VERIFY),
     ("redraw.py", "losses[:half:2], losses[1:half:2]", "losses, losses", VERIFY),
     ("redraw.py", "h = step * scale.min", "h = 9 * step * scale.min", REDRAW),
     ("redraw.py", "total + doubtful, pairs / 2", "total, pairs / 2", REDRAW),

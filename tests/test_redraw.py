@@ -7,7 +7,7 @@ import torch
 from pacbayes import Settings, build_network
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.keys import draws_key
-from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
+from pacbayes.networks.risk import exact_risk, keyed_risk
 from pacbayes.networks.weights import draw_network
 from pacbayes.randomness import keyed_generator
 from pacbayes.redraw import is_data_free, is_kept, measure
@@ -42,33 +42,16 @@ def moved(activation, classes, widths=(5, 4), *, learned=True):
     return network, (x, network.task.encode(index)), (prior, posterior), (x.numpy(), index.numpy())
 
 
-def risk_of_blocks(network, x, y, samples, key):
-    """The draws of older certificates: 20 examples and 100 draws have a generator of their own."""
-    losses = torch.zeros(samples, 0, dtype=torch.float64)
-    for block, (inputs, labels) in enumerate(zip(x.split(20), y.split(20), strict=True)):
-        parts = []
-        for part in range(0, samples, 100):
-            generator = keyed_generator(key, block, part // 100)
-            value = network.draw_with(inputs.double(), min(100, samples - part), generator)
-            parts.append(network.loss(value, labels).clamp(0, 1))
-        losses = torch.cat([losses, torch.cat(parts)], 1)
-    even, odd = losses[: samples // 2 * 2 : 2], losses[1 : samples // 2 * 2 : 2]
-    within, tandem = (even - odd).square().mean() / 2, (even * odd).mean()
-    return EmpiricalRisk(losses.mean().item(), len(x), samples, 0, 0, within.item(), tandem.item())
-
-
-@pytest.mark.parametrize("placed", [True, False])
 @pytest.mark.parametrize("learned", [True, False])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("samples", [3, 130])
-def test_the_same_draws_measure_the_same_risk(activation, classes, learned, samples, placed):
+def test_the_same_draws_measure_the_same_risk(activation, classes, learned, samples):
     network, (x, y), laws, data = moved(activation, classes, learned=learned)
     exact = network.double()
-    risk = keyed_risk if placed else risk_of_blocks
-    expected = risk(exact, x, y, samples, draws_key(exact, x, y))
+    expected = keyed_risk(exact, x, y, samples, draws_key(exact, x, y))
     names = list(gaussians(network))
-    found = measure(names, laws, ACTIVATIONS[activation], data, samples, 0.3, placed=placed)
+    found = measure(names, laws, ACTIVATIONS[activation], data, samples, 0.3)
     assert found.mean == pytest.approx(expected.mean, abs=2e-9)
     assert found.within == pytest.approx(expected.within, abs=2e-9)
     assert found.tandem == pytest.approx(expected.tandem, abs=2e-9)
@@ -84,8 +67,7 @@ def test_sums_over_signs_are_exact(classes, widths):
     assert found.tandem == pytest.approx(expected.tandem, abs=2e-9)
 
 
-@pytest.mark.parametrize("placed", [True, False])
-def test_signs_that_are_doubtful_by_construction_count_as_errors(placed):
+def test_signs_that_are_doubtful_by_construction_count_as_errors():
     """A unit whose pre-activation is zero, which no accident of rounding makes so often."""
     network, _, (prior, posterior), data = moved("sign", 2, (1,), learned=True)
     for name in posterior:
@@ -94,7 +76,7 @@ def test_signs_that_are_doubtful_by_construction_count_as_errors(placed):
     labels = np.ones(len(data[1]), np.int64)  # the sign of zero is +1, which is this class
     laws, sign = (prior, posterior), ACTIVATIONS["sign"]
     names = list(gaussians(network))
-    found = measure(names, laws, sign, (data[0], labels), 4, 1.0, placed=placed)
+    found = measure(names, laws, sign, (data[0], labels), 4, 1.0)
     assert found.mean == 1.0
     assert found.tandem >= 1.0
 

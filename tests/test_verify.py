@@ -340,9 +340,9 @@ def test_what_is_no_certificate_is_an_error(folder, tmp_path):
         list(verify(folder / "certificate.json"))
     (folder / "away").rename(folder / "posterior.safetensors")
     change(folder, format=1)
-    with pytest.raises(ValueError, match="format: Input should be 3, got 1; issue it again"):
+    with pytest.raises(ValueError, match="format: Input should be 4, got 1; issue it again"):
         list(verify(folder / "certificate.json"))
-    (folder / "certificate.json").write_text('{"format": 3}')
+    (folder / "certificate.json").write_text('{"format": 4}')
     with pytest.raises(ValueError, match="predictor: Field required"):
         list(verify(folder / "certificate.json"))
     (folder / "certificate.json").write_text("[1")

@@ -11,7 +11,6 @@ __all__ = [
     "Engine",
     "Estimator",
     "Format",
-    "Generator",
     "Model",
     "MonteCarlo",
     "Objective",
@@ -32,7 +31,6 @@ Estimator = Literal[
 ]
 Format = Literal["onnx", "torch"]
 Model = Literal["network", "boosting", "forest", "linear", "best"]
-Generator = Literal["philox", "pcg64"]  # of a certificate's draws
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
 Protocol = Literal["fast", "paper"]
 MonteCarlo = Literal["kl-chernoff", "stratified-bernstein"]

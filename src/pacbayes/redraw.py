@@ -159,24 +159,19 @@ def measure(
     data: Data,
     samples: int | None,
     step: float,
-    *,
-    placed: bool = False,
 ) -> Measured:
     """Measure the risk with the draws of the key, or exactly if samples is None.
 
     Args:
         names: of weights and biases, from the first layer.
         step: of the quadrature over more than two classes, in standard deviations.
-        placed: whether Philox draws every number at its own place; otherwise a block of examples
-            and draws has a generator of numpy.
     """
     scales, means = _scales(*laws), [laws[1][f"{name}.mean"].astype(float) for name in names]
     pairs_of = zip(names, means, strict=True)
     spread = [np.exp(2 * np.broadcast_to(scales[name], mean.shape)) for name, mean in pairs_of]
     layers = [Layer(*means[i : i + 2], *spread[i : i + 2]) for i in range(0, len(names), 2)]
     sums, count, pairs, doubtful = np.zeros(3), 0, 0, 0
-    source = _Placed if placed else _Blocks
-    noise = source(_key(laws, data), _jumps(activation))
+    noise = _Placed(_key(laws, data), _jumps(activation))
     for drawn in _losses(layers, activation, data, noise, samples, step):
         losses, half = np.nan_to_num(drawn), len(drawn) // 2 * 2
         doubtful += int(np.isnan(drawn).sum())
@@ -193,7 +188,7 @@ def _losses(
     layers: Sequence[Layer],
     activation: Activation,
     data: Data,
-    noise: _Blocks | _Placed,
+    noise: _Placed,
     samples: int | None,
     step: float,
 ) -> Iterator[Array]:
@@ -213,7 +208,7 @@ def _sampled(
     activation: Activation,
     x: Array,
     y: Array,
-    noise: _Blocks | _Placed,
+    noise: _Placed,
     step: float,
 ) -> Array:
     """Return the losses of T networks for each example; NaN where a sign is doubtful."""
@@ -230,21 +225,6 @@ def _jumps(activation: Activation) -> bool:
     """Return whether an activation is a sign, which rounding can change altogether."""
     low, high = activation(np.array([-_CLOSE, _CLOSE]))
     return bool(high - low > 1)
-
-
-class _Blocks:
-    """Normal numbers by numpy's PCG64: a block of examples and draws has a generator of its own."""
-
-    def __init__(self, key: int, signs: bool) -> None:
-        self._key, self._signs, self.draws = key, signs, 0
-
-    def start(self, block: int, part: int, draws: int) -> None:
-        self._rng, self.draws = _generator(self._key, block, part), draws
-
-    def pre_activations(self, mean: Array, scale: Array) -> tuple[Array, Array]:
-        """Return draws of the next layer, (T, B, units), and where a sign is doubtful, (T, B)."""
-        z = mean + scale * self._rng.standard_normal((self.draws, *mean.shape[-2:]))
-        return z, np.asarray((np.abs(z) < _CLOSE).any(-1) & self._signs)
 
 
 class _Placed:

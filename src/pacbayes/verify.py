@@ -89,7 +89,7 @@ class _Hashes(_Record):
 
 
 class _Claim(_Record):  # the fields of a certificate that are checked
-    format: Literal[3]
+    format: Literal[4]
     predictor: str
     bound: Probability
     bound_name: Annotated[str, _one_of(THEOREMS)]
@@ -107,7 +107,6 @@ class _Claim(_Record):  # the fields of a certificate that are checked
     n: int = Field(ge=8)
     kl: float
     class_name: str | None = None
-    generator: Literal["philox", "pcg64"] | None = None  # older files do not name pcg64
     assumptions: dict[str, str | int | bool | None]
     provenance: _Hashes
 
@@ -680,8 +679,7 @@ def _measured(c: _Claim, run: _Run, laws: Laws, data: Data) -> _Claim:
     """Make the draws again that the key gives, and put what they measure into the claim."""
     samples = None if c.draws is None else c.samples
     activation = _ACTIVATIONS[run.settings.activation]
-    step, placed = c.quadrature_step or 1.0, c.generator == "philox"
-    found = measure(list(_shapes(run)), laws, activation, data, samples, step, placed=placed)
+    found = measure(list(_shapes(run)), laws, activation, data, samples, c.quadrature_step or 1.0)
     risk = found.tandem if c.theorem.networks == 2 else found.mean
     within = None if c.within is None else found.within
     return c.model_copy(update={"risk": risk, "within": within})

@@ -88,7 +88,7 @@ def test_the_risk_is_pytorchs_whatever_the_blocks(samples, rows, monkeypatch):
     network, (x, y) = made((8, 5), "sign"), examples(47)
     one = keyed_risk(network, x, y, samples, b"key", NativeSampler(network))
     other = keyed_risk(network, x, y, samples, b"key")
-    assert (one.n, one.samples, one.draws, one.generator) == (47, samples, 47 * samples, "philox")
+    assert (one.n, one.samples, one.draws) == (47, samples, 47 * samples)
     for name in ("mean", "variance", "within", "tandem"):
         assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-13)
 
@@ -99,7 +99,6 @@ def test_certificates_are_the_same_without_the_engine(monkeypatch):
     monkeypatch.setattr(module, "library", lambda: None)
     assert sampler(network).__class__ is TorchSampler
     other = certify(network, x, y, samples=10)
-    assert native.generator == other.generator == "philox"
     assert native.risk == pytest.approx(other.risk, abs=1e-13)
     assert native.bound == pytest.approx(other.bound, abs=1e-12)
 

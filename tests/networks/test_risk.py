@@ -196,7 +196,6 @@ def test_every_block_of_a_body_that_shares_draws_has_a_generator_of_its_own():
     network = Network(body, GaussianLinear(2, 1)).double().eval()
     x, y = torch.ones(128, 4).double(), torch.ones(128)
     first, both = (keyed_risk(network, x[:n], y[:n], 3, b"key") for n in (64, 128))
-    assert first.generator == both.generator == "pcg64"
     assert both.mean != pytest.approx(first.mean, abs=1e-9)
 
 

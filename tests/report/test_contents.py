@@ -14,7 +14,7 @@ def test_every_certificate_is_found_read_and_verified(made, contents):
     assert [i.file for i in contents.issued] == names
     for issued in contents.issued:
         record = json.loads((made.folder / issued.file).read_text())
-        assert record.pop("format") == 3
+        assert record.pop("format") == 4
         assert issued.certificate.as_dict() == record
         assert issued.holds
 
@@ -28,7 +28,7 @@ def test_nothing_is_written(copied):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("certificate.json", '{"format": 3, "bound": 0.1}', "certificate.json: predictor"),
+        ("certificate.json", '{"format": 4, "bound": 0.1}', "certificate.json: predictor"),
         ("certificate.json", "[]", "certificate.json: "),
         ("history.json", "[]", "history.json has no evaluations"),
         ("history.json", "[3]", "history.json is damaged"),

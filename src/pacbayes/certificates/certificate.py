@@ -11,13 +11,13 @@ from pacbayes import bounds
 from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS, CertificateBound, Theorem
 from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.choices import Generator, MonteCarlo, Predictor
+from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.networks.risk import EmpiricalRisk
 
 __all__ = ["FORMAT", "Certificate", "Evidence", "issue"]
 
 OTHER_CLASSES = "other classes"  # part of the ledger
-FORMAT = 3  # of the file; 2 had draws by seed and numbers that nobody checked
+FORMAT = 4  # of the file; 3 had other draws, and 2 draws by seed
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ class Certificate:
         n: examples in the bound set, or groups of examples.
         kl, kl_by_part: KL(Q|P), in total and for every Gaussian; ln(dQ/dP) of a drawn network.
         class_name: the class whose examples alone are counted; None for all of them.
-        generator: what made the draws from their key: philox or, in older files where it is not
-            named, pcg64; None where nothing was sampled.
         assumptions: what has to be believed, since no file can show it.
         provenance: hashes, seeds and versions.
         remarks: what a reader should know before relying on it, in sentences; they follow from the
@@ -67,7 +65,6 @@ class Certificate:
     kl: float
     kl_by_part: dict[str, float]
     class_name: str | None = None
-    generator: Generator | None = None
     assumptions: Assumptions = field(default_factory=Assumptions)
     provenance: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
@@ -217,7 +214,6 @@ def issue(
         n=e.risk.n,
         kl=e.kl,
         kl_by_part=e.kl_by_part,
-        generator=e.risk.generator,
         assumptions=assumptions or Assumptions(),
         provenance=dict(provenance or {}),
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pacbayes.choices import Generator
 from pacbayes.data.checks import check_examples
 from pacbayes.networks.bodies import Freshness
 from pacbayes.networks.exact import exact_aggregate
@@ -49,8 +48,6 @@ class EmpiricalRisk:
             the mean of a block where its examples share a draw. None if there is only one draw.
         tandem: mean of X·X' over such pairs, the probability that two networks err together; exact
             if nothing was sampled, None if there is only one draw.
-        generator: what made the draws from a key: Philox for every place, or numpy's PCG64 for
-            every block; None if they have no key.
     """
 
     mean: float
@@ -60,7 +57,6 @@ class EmpiricalRisk:
     variance: float = 0.0
     within: float | None = None
     tandem: float | None = None
-    generator: Generator | None = None
 
     def of_pairs(self) -> EmpiricalRisk:
         """Return the tandem risk, with the number of pairs it averages."""
@@ -68,7 +64,7 @@ class EmpiricalRisk:
             raise ValueError(f"the risk of pairs needs at least 2 samples, got {self.samples}")
         pairs = None if self.draws is None else self.draws / self.samples * (self.samples // 2)
         numbers = (self.tandem, self.n, self.samples, pairs)
-        return EmpiricalRisk(*numbers, tandem=self.tandem, generator=self.generator)
+        return EmpiricalRisk(*numbers, tandem=self.tandem)
 
 
 @dataclass
@@ -175,8 +171,7 @@ def keyed_mean(
             T = min(_DRAWS, draws - part)
             generator = keyed_generator(key, block, part // _DRAWS)
             sums.add(losses(inputs, labels, T, generator).clamp(0, 1), T / draws)
-    risk = sums.risk(len(x), samples, freshness)
-    return risk if freshness == "exact" else replace(risk, generator="pcg64")
+    return sums.risk(len(x), samples, freshness)
 
 
 def _placed_risk(x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sampler) -> EmpiricalRisk:
@@ -190,7 +185,7 @@ def _placed_risk(x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sample
             T = min(_DRAWS, samples - first)
             losses = sampler.losses(x[block], y[block], places.part(block, first, T))
             sums.add(losses.clamp(0, 1), T / samples)
-    return replace(sums.risk(len(x), samples, "per-example"), generator="philox")
+    return sums.risk(len(x), samples, "per-example")
 
 
 @torch.no_grad()
