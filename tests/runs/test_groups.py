@@ -133,6 +133,14 @@ def test_forged_claims_about_groups_are_found_out(tmp_path, table, changes, faul
     assert fault in failed(path)
 
 
+def test_a_bound_slightly_too_low_is_found_out(tmp_path, table):
+    run = trained(tmp_path / "run", table)
+    c = certified(run)
+    path = run.folder / "certificate-fixed.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"bound": c.bound - 1e-6}))
+    assert failed(path) == ["bound (held-out-mean)"]
+
+
 def test_near_copies_of_a_group_are_refused_without_it_and_the_remedy_named(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["u,patient,v,y", *rows(300, spread=1e-4)]))
