@@ -529,7 +529,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("redraw.py", "while (again := _beyond(drawn, means)).any()", "if False", FORGED),
     ("redraw.py", "rng = _generator(_key(laws, data), number)", "rng = _generator(0, 0)", VERIFY),
     ("redraw.py", 'hasher.update(np.ascontiguousarray(data[0], dtype="<f4").data)', "pass", VERIFY),
-    ("redraw.py", "_generator(self._key, block, part)", "_generator(self._key, block, 0)", REDRAW),
     ("redraw.py", "self._pair += pairs", "pass", REDRAW),
     ("redraw.py", "block * _EXAMPLES, part * _DRAWS", "block * _EXAMPLES, 0", FORGED),
     ("redraw.py", "a * x0 >> half ^ x3 ^ second", "a * x0 >> half ^ x3", VERIFY),
