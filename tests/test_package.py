@@ -171,3 +171,9 @@ def test_a_wheel_without_the_engine_is_pure(sources, monkeypatch, obstacle):
 
 def test_an_sdist_builds_nothing(sources):
     assert built(sources, "sdist") == ({"artifacts": [], "pure_python": True}, [])
+
+
+def test_every_mutant_still_has_its_place_in_the_sources():
+    mutants = loaded(ROOT / "tests" / "mutants.py").MUTANTS
+    sources = {file: (ROOT / "src" / "pacbayes" / file).read_text() for file, *_ in mutants}
+    assert [m[:2] for m in mutants if m[1] not in sources[m[0]]] == []
