@@ -89,7 +89,8 @@ def certify_run(
 
 def remarked(certificate: Certificate, data: Dataset) -> Certificate:
     """Return a certificate with what its reader should know."""
-    remark = above_constant(certificate.bound, np.array(data.classes)[data.y_train])
+    labels = np.array(data.classes)[data.y_train]
+    remark = above_constant(certificate.bound, labels, data.groups)
     return certificate if remark is None else replace(certificate, remarks=(remark,))
 
 
@@ -101,9 +102,7 @@ def certify_classes(
     delta: float,
     bound: CertificateBound,
     samples: int | None,
-    monte_carlo: MonteCarlo = "kl-chernoff",
-    networks: int = 1,
-    priors: int | None = None,
+    **given: Any,
 ) -> list[Certificate]:
     """Issue a certificate for every class, of the error on its examples alone; save them all.
 
@@ -112,7 +111,7 @@ def certify_classes(
     together with probability 1 − δ.
 
     Args:
-        priors: as for `certify_run`.
+        given: monte_carlo, networks and priors, as for `certify_run`.
     """
     if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
         raise ValueError(
@@ -124,7 +123,7 @@ def certify_classes(
             "--per-class is not offered for groups, whose examples may differ in class"
         )
     names, (x, y) = run.record.data.classes, run.bound_set(data)
-    issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors)
+    issuer = _Issuer(run, network, data, bound, samples, **given)
     share, codes, found = below(Fraction(delta) / len(names)), _codes(y, len(names)), []
     for i, name in enumerate(names):
         chosen = codes == i
@@ -146,9 +145,9 @@ class _Issuer:
     data: Dataset
     bound: CertificateBound
     samples: int | None
-    monte_carlo: MonteCarlo
-    networks: int
-    priors: int | None
+    monte_carlo: MonteCarlo = "kl-chernoff"
+    networks: int = 1
+    priors: int | None = None
 
     def issue(self, delta: float, x: Tensor, y: Tensor) -> tuple[Certificate, Weights | None]:
         """Return the certificate, and the weights of a network that was drawn for it."""
