@@ -56,6 +56,7 @@ napoleon_use_rtype = False
 _PAGES = {
     "../benchmarks": "measurements/index.md",
     "../results": "measurements/index.md",
+    "../benchmarks/evaluation.md": "measurements/evaluation.md",
     "../benchmarks/priors.md": "measurements/priors.md",
     "../benchmarks/convolutions.md": "measurements/convolutions.md",
     "../benchmarks/recipes.md": "measurements/recipes.md",

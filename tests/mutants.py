@@ -623,9 +623,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certified/votes.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
     ("certified/votes.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
     (
-        "certified/task.py",
-        "task.part(task.split.own)\n    for",
-        "task.part(np.arange(len(task.y)))\n    for",
+        "certified/contest.py",
+        "contest.part(contest.split.own)\n    for",
+        "contest.part(np.arange(len(contest.y)))\n    for",
         CERTIFIED,
     ),
     ("certified/origin.py", "if is_searched(estimator)", "if False", CERTIFIED),
@@ -646,7 +646,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certified/classifier.py", "            check_origin(self)\n", "", CERTIFIED),
     (
         "certified/classifier.py",
-        "            check_examples(task.X",
+        "            check_examples(contest.X",
         "            (lambda *_, **__: 0)(task.X",
         CERTIFIED,
     ),

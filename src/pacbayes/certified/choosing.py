@@ -23,9 +23,9 @@ from pacbayes.certified.claims import (
     class_claim,
     share_out,
 )
+from pacbayes.certified.contest import Chosen, Contest, fit_candidates
 from pacbayes.certified.losses import of_units
 from pacbayes.certified.predictor import labels_of
-from pacbayes.certified.task import Chosen, Task, fit_candidates
 from pacbayes.certified.voting import choose_vote
 
 __all__ = ["Choice", "choose"]
@@ -35,51 +35,51 @@ Choice = Literal["bound", "cross-validation", "vote"]
 _FOLDS = 5
 
 
-def choose(task: Task) -> Chosen:
+def choose(contest: Contest) -> Chosen:
     """Fit the candidates, choose one of them or a vote, and certify it."""
-    how = task.settings["choose"]
+    how = contest.settings["choose"]
     if how not in get_args(Choice):
         raise ValueError(f"choose must be one of {', '.join(get_args(Choice))}, got {how!r}")
-    if len(np.unique(task.y[task.split.own])) < 2:
+    if len(np.unique(contest.y[contest.split.own])) < 2:
         raise ValueError("the examples outside the bound set are all of one class; need more data")
     if how == "vote":
-        return _remarked(task, choose_vote(task))
-    candidates = task.candidates
+        return _remarked(contest, choose_vote(contest))
+    candidates = contest.candidates
     if how == "cross-validation" and len(candidates) > 1:
-        best = min(candidates, key=lambda name: _cross_validated_loss(task, name))
+        best = min(candidates, key=lambda name: _cross_validated_loss(contest, name))
         candidates = {best: candidates[best]}
-    fitted = fit_candidates(task, candidates)
-    if task.settings["average"] and len(fitted) > 1:
-        fitted |= _mean(task, fitted)
-    return _remarked(task, _best(task, fitted))
+    fitted = fit_candidates(contest, candidates)
+    if contest.settings["average"] and len(fitted) > 1:
+        fitted |= _mean(contest, fitted)
+    return _remarked(contest, _best(contest, fitted))
 
 
-def _remarked(task: Task, chosen: Chosen) -> Chosen:
+def _remarked(contest: Contest, chosen: Chosen) -> Chosen:
     """Add a remark to a certificate that is above the error of a constant answer."""
     plain = chosen.certificate
-    remark = above_constant(plain.bound, task.y, task.groups)
-    if remark is None or task.loss.costs is not None:
+    remark = above_constant(plain.bound, contest.y, contest.groups)
+    if remark is None or contest.loss.costs is not None:
         return chosen
     loud = replace(plain, remarks=(remark,))
     issued = {name: loud if c is plain else c for name, c in chosen.certificates.items()}
     return replace(chosen, certificate=loud, certificates=issued)
 
 
-def _mean(task: Task, fitted: Mapping[str, Any]) -> dict[str, Any]:
+def _mean(contest: Contest, fitted: Mapping[str, Any]) -> dict[str, Any]:
     if not all(hasattr(model, "predict_proba") for model in fitted.values()):
         return {}
-    return {MEAN: mean_of(fitted, task.classes, task.weights)}
+    return {MEAN: mean_of(fitted, contest.classes, contest.weights)}
 
 
-def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
+def _best(contest: Contest, fitted: dict[str, Any]) -> Chosen:
     """Certify every candidate with its share of δ, and choose the one with the smallest bound."""
-    X, y, groups = task.part(task.split.bound)
-    names, given = list(fitted), task.settings["shares"]
-    given = None if task.settings["choose"] == "cross-validation" else given
-    parts, claims = shares(names, given), _claims(task)
-    ledger = share_out(task.settings["delta"], names, parts, claims)
+    X, y, groups = contest.part(contest.split.bound)
+    names, given = list(fitted), contest.settings["shares"]
+    given = None if contest.settings["choose"] == "cross-validation" else given
+    parts, claims = shares(names, given), _claims(contest)
+    ledger = share_out(contest.settings["delta"], names, parts, claims)
     several = len(claims) > 1
-    there = BoundSet(y, groups, task.loss, ledger, task.split, task.assumed, several)
+    there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed, several)
     predicted = {name: labels_of(model.predict, X, len(y)) for name, model in fitted.items()}
     issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
     best = min(names, key=lambda name: issued[name].bound)
@@ -87,30 +87,32 @@ def _best(task: Task, fitted: dict[str, Any]) -> Chosen:
     chosen = Chosen(
         best, fitted[best], fitted, issued[best], issued, predicted, spent, tuple(claims)
     )
-    if task.settings["per_class"]:
-        classes = {c: there.on_class(best, predicted[best], c) for c in task.classes}
+    if contest.settings["per_class"]:
+        classes = {c: there.on_class(best, predicted[best], c) for c in contest.classes}
         chosen = replace(chosen, of_classes=classes)
-    if task.settings["target_error"] is not None:
-        chosen = _abstaining(task, chosen, there, predicted[best], X)
+    if contest.settings["target_error"] is not None:
+        chosen = _abstaining(contest, chosen, there, predicted[best], X)
     return chosen
 
 
-def _claims(task: Task) -> list[str]:
+def _claims(contest: Contest) -> list[str]:
     """Return the names of all claims about one candidate."""
-    of_classes = [class_claim(c) for c in task.classes] if task.settings["per_class"] else []
-    abstaining = [] if task.settings["target_error"] is None else [ANSWERED, UNANSWERED]
+    of_classes = [class_claim(c) for c in contest.classes] if contest.settings["per_class"] else []
+    abstaining = [] if contest.settings["target_error"] is None else [ANSWERED, UNANSWERED]
     return [OVERALL, *of_classes, *abstaining]
 
 
-def _abstaining(task: Task, chosen: Chosen, there: BoundSet, predicted: Array, X: Any) -> Chosen:
+def _abstaining(
+    contest: Contest, chosen: Chosen, there: BoundSet, predicted: Array, X: Any
+) -> Chosen:
     """Certify answered examples; the threshold is a function of the candidate's own examples."""
-    members = [n for n in task.candidates if chosen.name in (n, MEAN)]
-    each = [_cross_validated(task, n, "predict_proba") for n in members]
-    p = np.average(each, axis=0, weights=[task.weights.get(n, 1.0) for n in members])
-    own = np.unique(task.y[task.split.own])
-    wrong = own[p.argmax(axis=1)] != task.y[task.split.own]
-    threshold = threshold_for(p.max(axis=1), wrong, task.settings["target_error"])
-    answers = probabilities(chosen.estimator, X, task.classes).max(axis=1) >= threshold
+    members = [n for n in contest.candidates if chosen.name in (n, MEAN)]
+    each = [_cross_validated(contest, n, "predict_proba") for n in members]
+    p = np.average(each, axis=0, weights=[contest.weights.get(n, 1.0) for n in members])
+    own = np.unique(contest.y[contest.split.own])
+    wrong = own[p.argmax(axis=1)] != contest.y[contest.split.own]
+    threshold = threshold_for(p.max(axis=1), wrong, contest.settings["target_error"])
+    answers = probabilities(chosen.estimator, X, contest.classes).max(axis=1) >= threshold
     return replace(
         chosen,
         threshold=threshold,
@@ -120,19 +122,19 @@ def _abstaining(task: Task, chosen: Chosen, there: BoundSet, predicted: Array, X
     )
 
 
-def _cross_validated_loss(task: Task, name: str) -> float:
-    _, y, groups = task.part(task.split.own)
-    losses = task.loss(_cross_validated(task, name, "predict"), y)
+def _cross_validated_loss(contest: Contest, name: str) -> float:
+    _, y, groups = contest.part(contest.split.own)
+    losses = contest.loss(_cross_validated(contest, name, "predict"), y)
     return float(of_units(losses, groups).mean())
 
 
-def _cross_validated(task: Task, name: str, method: str) -> Array:
+def _cross_validated(contest: Contest, name: str, method: str) -> Array:
     """Return cross-validated predictions for the examples outside the bound set."""
-    X, y, groups = task.part(task.split.own)
+    X, y, groups = contest.part(contest.split.own)
     folds = StratifiedKFold(_FOLDS) if groups is None else GroupKFold(_FOLDS)
-    model, jobs = clone(task.candidates[name]), task.settings["n_jobs"]
+    model, jobs = clone(contest.candidates[name]), contest.settings["n_jobs"]
     with warnings.catch_warnings():
-        for category in task.quiet:
+        for category in contest.quiet:
             warnings.simplefilter("ignore", category)
         predictions: Array = cross_val_predict(
             model, X, y, groups=groups, cv=folds, method=method, n_jobs=jobs

@@ -21,13 +21,13 @@ from pacbayes.certificates.remarks import CertificateWarning
 from pacbayes.certified.candidates import mean_weights, named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, choose
+from pacbayes.certified.contest import Chosen, Contest
 from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.delegation import delegated, take_input_tags
 from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_batches, check_origin
 from pacbayes.certified.splitting import Fraction, split_off
-from pacbayes.certified.task import Chosen, Task
 from pacbayes.data.sample import NoSampleError
 from pacbayes.sklearn.parameters import forget
 
@@ -155,7 +155,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         members = None if groups is None else column_or_1d(groups)
         kept = first_of_each(X, y) if self.deduplicate else None
         seed = int(check_random_state(self.random_state).randint(2**31))
-        task = Task(
+        contest = Contest(
             X=X,
             y=y,
             groups=members,
@@ -167,8 +167,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             settings=self.get_params(deep=False),
             quiet=(CertificateWarning, *((ConvergenceWarning,) if defaults else ())),
         )
-        self._keep(choose(task), task)
-        self._withhold_or_warn(task)
+        self._keep(choose(contest), contest)
+        self._withhold_or_warn(contest)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -220,11 +220,11 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         validate_data(self, X, reset=False, skip_check_array=True)
         return self.estimator_
 
-    def _keep(self, chosen: Chosen, task: Task) -> None:
+    def _keep(self, chosen: Chosen, contest: Contest) -> None:
         self.estimator_, self.chosen_ = chosen.estimator, chosen.name
         self.candidates_ = chosen.fitted
-        self.bound_set_ = task.split.bound
-        self.evidence_ = evidence_of(chosen, task)
+        self.bound_set_ = contest.split.bound
+        self.evidence_ = evidence_of(chosen, contest)
         self.certificate_: HeldOutCertificate | None = chosen.certificate
         self.certificates_ = chosen.certificates
         if self.choose == "vote":
@@ -239,13 +239,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             for name, certificate in self.certificates_.items():
                 print(f"{name}: {certificate}", file=sys.stderr)
 
-    def _withhold_or_warn(self, task: Task) -> None:
+    def _withhold_or_warn(self, contest: Contest) -> None:
         """Withdraw all certificates if examples are visibly no sample; warn about useless ones."""
         try:
             check_origin(self)
             declared = {"repeats": self.repeats, "deduplicated": self.deduplicate}
-            check_examples(task.X, task.y, task.groups, task.split, **declared)
-            there = _safe_indexing(task.X, task.split.bound)
+            check_examples(contest.X, contest.y, contest.groups, contest.split, **declared)
+            there = _safe_indexing(contest.X, contest.split.bound)
             check_batches(self.estimator_.predict, there, self.predict(there))
         except NoSampleError as error:
             self.certificate_, self.certificates_ = None, {}

@@ -12,7 +12,7 @@ from pacbayes.certified.splitting import Fraction
 from pacbayes.certified.tables import Layout, features_sha256
 
 if TYPE_CHECKING:
-    from pacbayes.certified.task import Chosen, Task
+    from pacbayes.certified.contest import Chosen, Contest
 
 __all__ = ["Evidence", "evidence_of", "places"]
 
@@ -72,23 +72,33 @@ def places(labels: Array, classes: Array) -> Array:
     return np.array([index.get(label, -1) for label in labels.tolist()], np.int64)
 
 
-def evidence_of(chosen: Chosen, task: Task) -> Evidence:
+def evidence_of(chosen: Chosen, contest: Contest) -> Evidence:
     """Return the evidence of a choice among candidates."""
-    groups = None if task.groups is None else np.unique(task.groups, return_inverse=True)[1]
+    groups = None if contest.groups is None else np.unique(contest.groups, return_inverse=True)[1]
     weights = list(chosen.weights.values())
     return Evidence(
-        seed=task.split.seed,
-        fraction=task.settings["bound_fraction"],
-        rows=task.split.bound,
-        labels=places(task.y, task.classes),
+        seed=contest.split.seed,
+        fraction=contest.settings["bound_fraction"],
+        rows=contest.split.bound,
+        labels=places(contest.y, contest.classes),
         groups=groups,
-        predictions={name: places(p, task.classes) for name, p in chosen.predicted.items()},
+        predictions={name: places(p, contest.classes) for name, p in chosen.predicted.items()},
         shares=chosen.shares,
         claims=chosen.claims,
         answers=chosen.answers,
         weights=np.array(weights) if weights else None,
-        kept=np.union1d(task.split.own, task.split.bound) if task.settings["deduplicate"] else None,
-        mean=dict(task.weights),
-        x_sha256=features_sha256(task.X),
-        layout=Layout.of(task.X),
+        kept=np.union1d(contest.split.own, contest.split.bound)
+        if contest.settings["deduplicate"]
+        else None,
+        mean=dict(contest.weights),
+        x_sha256=features_sha256(contest.X),
+        layout=Layout.of(contest.X),
     )
+
+
+def _kept(contest: Contest) -> Array | None:
+    """Return the rows that remain after copies were removed; None if they were not."""
+    if not contest.settings["deduplicate"]:
+        return None
+    rows: Array = np.union1d(contest.split.own, contest.split.bound)
+    return rows

@@ -8,8 +8,8 @@ import numpy as np
 
 from pacbayes.certified.candidates import shares
 from pacbayes.certified.claims import OVERALL, BoundSet, share_out
+from pacbayes.certified.contest import Chosen, Contest, fit_candidates
 from pacbayes.certified.predictor import labels_of
-from pacbayes.certified.task import Chosen, Task, fit_candidates
 from pacbayes.certified.votes import WeightedVote, best_vote, vote_of
 
 __all__ = ["choose_vote"]
@@ -17,21 +17,21 @@ __all__ = ["choose_vote"]
 _VOTES = ("first-order", "tandem")
 
 
-def choose_vote(task: Task) -> Chosen:
+def choose_vote(contest: Contest) -> Chosen:
     """Certify the weighted vote with the smallest bound, by either theorem at δ/2."""
     for name in ("per_class", "costs", "target_error"):
-        if task.settings[name] not in (None, False):
+        if contest.settings[name] not in (None, False):
             raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
-    fitted = fit_candidates(task, task.candidates)
-    X, y, groups = task.part(task.split.bound)
+    fitted = fit_candidates(contest, contest.candidates)
+    X, y, groups = contest.part(contest.split.bound)
     predicted = {name: labels_of(m.predict, X, len(y)) for name, m in fitted.items()}
     wrong = np.array([labels != y for labels in predicted.values()])
-    prior = shares(list(fitted), task.settings["shares"])
-    ledger = share_out(task.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
+    prior = shares(list(fitted), contest.settings["shares"])
+    ledger = share_out(contest.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
     best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
                key=lambda vote: vote.bound)  # fmt: skip
-    model = WeightedVote(list(fitted.values()), best.weights, task.classes)
-    there = BoundSet(y, groups, task.loss, ledger, task.split, task.assumed)
+    model = WeightedVote(list(fitted.values()), best.weights, contest.classes)
+    there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed)
     issued = {}
     for t in _VOTES:  # both hold for all weights at once
         vote = vote_of(wrong, groups, prior, ledger[t], t)(best.weights)

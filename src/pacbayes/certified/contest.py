@@ -1,4 +1,4 @@
-"""A classifier's task, and what comes of it: candidates fitted to one part, one of them chosen."""
+"""Candidates that are fitted to one part of the examples, and the one that is chosen."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pacbayes.certified.losses import Loss
 from pacbayes.certified.splitting import Split
 from pacbayes.data.pipelines import refuse_fitted_state
 
-__all__ = ["Chosen", "Task", "fit_candidates"]
+__all__ = ["Chosen", "Contest", "fit_candidates"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Task:
+class Contest:
     """Examples, their split, and the candidates.
 
     Attributes:
@@ -84,13 +84,15 @@ class Chosen:
     unanswered: HeldOutCertificate | None = None
 
 
-def fit_candidates(task: Task, candidates: Mapping[str, Any]) -> dict[str, Any]:
+def fit_candidates(contest: Contest, candidates: Mapping[str, Any]) -> dict[str, Any]:
     """Fit clones of the candidates to the examples outside the bound set."""
-    X, y, _ = task.part(task.split.own)
+    X, y, _ = contest.part(contest.split.own)
     for name, candidate in candidates.items():
         refuse_fitted_state(candidate, name)
-    jobs = [delayed(_fit)(clone(candidate), X, y, task.quiet) for candidate in candidates.values()]
-    return dict(zip(candidates, Parallel(task.settings["n_jobs"])(jobs), strict=True))
+    jobs = [
+        delayed(_fit)(clone(candidate), X, y, contest.quiet) for candidate in candidates.values()
+    ]
+    return dict(zip(candidates, Parallel(contest.settings["n_jobs"])(jobs), strict=True))
 
 
 def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
