@@ -31,6 +31,7 @@ EXPECTED = {
     "catoni-fixed": bounds.catoni_fixed(*NUMBERS, guess=0.04),
     "disintegrated-fixed": bounds.disintegrated_fixed(*NUMBERS, C=0.8),
     "held-out": bounds.clopper_pearson(0.05, 6000, 0.02),
+    "held-out-mean": bounds.kl_chernoff(0.05, 6000, 0.02),
 }
 
 
@@ -107,7 +108,7 @@ def test_a_kl_is_given_exactly_where_there_is_a_posterior(name, kl, message):
 def test_certify_offers_every_theorem_that_certifies_and_the_choice_among_them():
     certified = {name for name, theorem in THEOREMS.items() if theorem.certifies}
     assert set(get_args(CertificateBound)) == certified | {"best-of"}
-    one_network = {"disintegrated", "disintegrated-fixed", "held-out"}
+    one_network = {"disintegrated", "disintegrated-fixed", "held-out", "held-out-mean"}
     assert set(get_args(BoundName)) == certified - one_network | {"best-of"}
 
 

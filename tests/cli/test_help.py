@@ -58,8 +58,9 @@ def test_commands_come_in_the_order_of_their_use_after_a_start_of_three_lines(ru
 def test_the_options_of_train_are_in_sections(run_cli):
     _, out, _ = run_cli("train", "--help")
     headings = re.findall(r"^(\S.*):$", out, re.MULTILINE)
-    assert headings[:4] == ["Examples", "Run", "Data", "Network (posterior Q)"]
-    assert headings[4:] == ["Prior P", "Objective", "Optimisation", "Options"]
+    assert headings[:4] == ["Examples", "Run", "Data", "Models other than networks"]
+    assert headings[4:6] == ["Network (posterior Q)", "Prior P"]
+    assert headings[6:] == ["Objective", "Optimisation", "Options"]
     prior = out.partition("Prior P:")[2].partition("Objective:")[0]
     assert prior.count("--prior-") == 5
 

@@ -60,17 +60,6 @@ def train(
             "boosting, a forest, a linear model, or the best of these and their mean."
         ),
     ] = "network",
-    per_class: Annotated[
-        bool, _model("--per-class", help="Certify the error on each class too.")
-    ] = False,
-    cost: Annotated[
-        list[str] | None,
-        _model(metavar="CLASS=COST", help="Cost of an error on a class, instead of 1."),
-    ] = None,
-    target_error: Annotated[
-        float | None,
-        _model(help="Leave doubtful examples unanswered, so that others err at most so often."),
-    ] = None,
     protocol: Annotated[
         Protocol, _run(help="Default settings, which the other options change.")
     ] = "fast",
@@ -119,6 +108,17 @@ def train(
     deduplicate: Annotated[
         bool, _data("--deduplicate", help="Keep the first of training examples that are the same.")
     ] = False,
+    per_class: Annotated[
+        bool, _model("--per-class", help="Certify the error on each class too.")
+    ] = False,
+    cost: Annotated[
+        list[str] | None,
+        _model(metavar="CLASS=COST", help="Cost of an error on a class, instead of 1."),
+    ] = None,
+    target_error: Annotated[
+        float | None,
+        _model(help="Leave doubtful examples unanswered, so that others err at most so often."),
+    ] = None,
     activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
     widths: Annotated[
         str | None,
