@@ -243,3 +243,75 @@ def test_a_tree_that_leads_out_of_its_nodes_is_refused(model, fitted, tmp_path):
             pacbayes.load(tmp_path / "model")
     forged(lambda estimator: None)
     assert (pacbayes.load(tmp_path / "model").predict(x[:9]) >= 0).all()
+
+
+def forge_models(folder, change):
+    path = folder / "models.skops"
+    state = skops.io.loads(path.read_bytes(), trusted=skops.io.get_untrusted_types(file=path))
+    change(state)
+    path.write_bytes(skops.io.dumps(state))
+    reseal(folder)
+
+
+def test_a_claim_about_unanswered_examples_is_none_about_errors(folder):
+    forge(folder / "run.json", lambda run: run.update(claims=["unanswered"]))
+    forge(
+        folder / "certificate.json",
+        lambda issued: claim_no_errors(issued["certificates"][issued["chosen"]]),
+    )
+    reseal(folder)
+    assert failed(folder) == {"evidence"}
+
+
+@pytest.mark.parametrize("words", [{"quantity": "error on Mars"}, {"predictor": "an oracle"}])
+def test_what_is_bounded_is_said_as_it_was_counted(folder, words):
+    forge_claims(folder, lambda claim: claim.update(words))
+    assert failed(folder) == {"words of the certificates"}
+
+
+def test_free_errors_make_no_error_rate(folder):
+    forge(folder / "run.json", lambda run: run.update(costs=[[0, 0], [1, 0]]))
+    reseal(folder)
+    assert failed(folder) == {"words of the certificates"}
+
+
+def refused(check, folder):
+    """Whether a check fails, or says in a sentence why it cannot be made."""
+    try:
+        return bool(check(folder))
+    except ValueError:
+        return True
+
+
+def swap_classes(state):
+    state["attributes"]["classes_"] = state["attributes"]["classes_"][::-1].copy()
+    for model in state["candidates"].values():
+        model.classes_ = model.classes_[::-1].copy()
+
+
+def swap_candidates(state):
+    first, second = state["candidates"].items()
+    state["candidates"] = {first[0]: second[1], second[0]: first[1]}
+    state["candidates"] = dict(reversed(state["candidates"].items()))
+
+
+def add_attribute(state):
+    state["attributes"]["predict"] = np.sign
+
+
+@pytest.mark.parametrize("change", [swap_classes, swap_candidates, add_attribute])
+def test_models_answer_for_their_own_names_and_classes(folder, change):
+    forge_models(folder, change)
+    assert refused(failed_fully, folder)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"costs": [[0, 0], [0, 0]]}, {"fraction": 1e308}, {"chosen": "vote"}, {"classes": ["a", "a"]}],
+)
+def test_impossible_fields_fail_in_a_sentence(folder, fields):
+    forge(folder / "run.json", lambda run: run.update(fields))
+    if "chosen" in fields:
+        forge(folder / "certificate.json", lambda issued: issued.update(fields))
+    reseal(folder)
+    assert refused(failed, folder)

@@ -58,6 +58,7 @@ def check_classifier(folder: Path, *, full: bool = False) -> Iterator[Finding]:
     yield _split(run, evidence, issued)
     yield _ledger(run, issued)
     yield _complete(run, issued)
+    yield _stated(run, issued, evidence)
     yield from recount(run, issued, evidence)
     yield _assumptions(run, issued)
     yield from _words(run, full=full)
@@ -142,6 +143,19 @@ def _complete(run: Run, issued: Issued) -> Finding:
         f"{issued.chosen!r} is not the chosen predictor": chosen,
     }
     return finding("certificates", f"{len(found)}, of {issued.chosen} and others", must)
+
+
+def _stated(run: Run, issued: Issued, e: Mapping[str, Array]) -> Finding:
+    """Check the words in which a certificate says what it bounds, and of whom."""
+    others = len(e.get("kept", e["labels"])) - len(e["rows"])
+    vote = f"weighted vote of {len(run.shares)} candidates"
+    must = {}
+    for part, (name, claim) in run.claimed.items():
+        if (c := issued.certificates.get(part)) is not None:
+            whom = vote if run.choose == "vote" else f"{name}, fitted to {others} other examples"
+            for found, wanted in ((c.quantity, run.quantity(claim)), (c.predictor, whom)):
+                must[f"{part} is about {wanted!r}, not {found!r}"] = found == wanted
+    return finding("words of the certificates", f"{len(issued.certificates)} as counted", must)
 
 
 def _counted(

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["issue", "load_classifier", "save_classifier"]
 
+_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
 _VERSIONS = ("scikit-learn", "numpy", "scipy", "skops")
 
 
@@ -103,11 +104,10 @@ def issue(folder: Path, chosen: str, certificates: Sequence[HeldOutCertificate])
 
 
 def _state(model: CertifiedClassifier) -> dict[str, Any]:
-    names = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
     return {
         "parameters": model.get_params(deep=False),
         "candidates": {k: as_plain(v) for k, v in model.candidates_.items() if k != MEAN},
-        "attributes": {name: getattr(model, name) for name in names if hasattr(model, name)},
+        "attributes": {k: getattr(model, k) for k in _ATTRIBUTES if hasattr(model, k)},
     }
 
 
@@ -158,13 +158,24 @@ def load_classifier(folder: Path, trusted: Sequence[str] = ()) -> CertifiedClass
     state = from_bytes((folder / MODELS).read_bytes(), trusted, str(folder / MODELS))
     try:
         model = CertifiedClassifier(**state["parameters"])
+        _check_models(state, record)
         for name, value in state["attributes"].items():
             setattr(model, name, value)
-        fitted = {name: from_plain(part) for name, part in state["candidates"].items()}
+        fitted = {k: from_plain(state["candidates"][k]) for k in record.shares if k != MEAN}
         _restore(model, record, fitted, folder)
     except (TypeError, KeyError, AttributeError) as error:
         raise DamagedFileError(f"{folder / MODELS} is damaged: {error!r}") from error
     return model
+
+
+def _check_models(state: dict[str, Any], record: ClassifierRecord) -> None:
+    """Raise KeyError unless models are by name, and classes by place, those of the record."""
+    if not set(state["attributes"]) <= set(_ATTRIBUTES):
+        raise KeyError("attributes that are not a classifier's")
+    if tuple(map(str, state["attributes"]["classes_"])) != record.classes:
+        raise KeyError(f"classes other than those of {RUN}, or in another order")
+    if set(state["candidates"]) != set(record.shares) - {MEAN}:
+        raise KeyError(f"candidates other than those of {RUN}")
 
 
 def _check_file(path: Path, sha256: str) -> None:
@@ -180,6 +191,7 @@ def _restore(
     """Set what `fit` sets, from the models, the evidence and the certificates."""
     if MEAN in record.shares:
         fitted = fitted | {MEAN: mean_of(fitted, model.classes_, record.mean)}
+    fitted = {name: fitted[name] for name in record.shares}  # in the order of the evidence
     model.candidates_, model.chosen_ = fitted, record.chosen
     model.evidence_ = evidence = read_evidence(folder, record)
     model.bound_set_ = evidence.rows

@@ -20,7 +20,7 @@ __all__ = ["VOTES", "Claim", "Issued", "Run", "check_shapes", "finding", "read",
 
 Array = NDArray[Any]
 Part = Annotated[float, Field(gt=0, lt=1)]
-_OVERALL, _ANSWERED = "all", "answered"
+_OVERALL, _ANSWERED, _UNANSWERED = "all", "answered", "unanswered"
 VOTES = ("first-order", "tandem")
 
 
@@ -36,7 +36,7 @@ class Run(_Record):
     classes: tuple[str, ...] = Field(min_length=2)
     n: int = Field(ge=2)
     seed: int = Field(ge=0)
-    fraction: float | Literal["auto"]
+    fraction: Part | Literal["auto"]
     grouped: bool
     choose: Literal["bound", "cross-validation", "vote"]
     chosen: str
@@ -72,6 +72,16 @@ class Run(_Record):
             return name
         quoted = json.dumps(name, ensure_ascii=False)
         return quoted if claim == _OVERALL else f"{quoted}, {claim}"
+
+    def quantity(self, claim: str) -> str:
+        """Return what a certificate of a claim bounds, in words."""
+        nouns = {
+            _OVERALL: "error" if self.costs is None else "cost",
+            _ANSWERED: "error on answered examples",
+            _UNANSWERED: "share of unanswered examples",
+        }
+        noun = nouns.get(claim, f"error on {claim}")
+        return f"mean {noun} within a new group" if self.grouped else noun
 
 
 class Claim(_Record):
@@ -122,7 +132,7 @@ def read(path: Path, kind: type[Kind]) -> Kind:
         raise ValueError(
             f"{path}: {where}: {first['msg']}, got {reprlib.repr(first['input'])}"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
@@ -137,7 +147,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     try:
         with safe_open(path, "np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
@@ -150,14 +160,16 @@ def finding(name: str, detail: str, must: Mapping[str, bool]) -> Finding:
 def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
     """Check that labels, groups and predictions are what run.json says they are."""
     k, m = len(run.classes), len(run.shares)
+    known = (_OVERALL, _ANSWERED, _UNANSWERED, *(f"class {name}" for name in run.classes))
     wanted = {"rows", "labels", "predictions"} | ({"groups"} if run.grouped else set())
-    wanted |= {"answers"} if _ANSWERED in run.claims else set()
+    wanted |= {"answers"} if {_ANSWERED, _UNANSWERED} & set(run.claims) else set()
     wanted |= {"weights"} if run.choose == "vote" else set()
     wanted |= {"kept"} if run.deduplicated else set()
     if e.keys() != wanted:
         return Finding("evidence", False, f"has {sorted(e)}, must have {sorted(wanted)}")
     size = e["rows"].size
     square = run.costs is None or [len(row) for row in run.costs] == [k] * k
+    candidates = ("vote",) if run.choose == "vote" else tuple(run.shares)
     integers = all(e[name].dtype == np.int64 for name in wanted - {"answers", "weights"})
     must = {
         "rows, labels, groups and predictions must be 64-bit integers": integers,
@@ -172,7 +184,14 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
         "must have one answer for each example": e.get("answers", e["rows"]).shape == (size,),
         "answers must be true or false": e.get("answers", np.array(True)).dtype == np.bool_,
         "weights must be positive": _are_weights(e.get("weights", np.ones(m)), m),
-        f"the chosen {run.chosen!r} is no candidate": run.chosen in (*run.shares, "vote"),
+        f"the chosen {run.chosen!r} is no candidate": run.chosen in candidates,
+        "two classes have the same name": len(set(run.classes)) == k,
+        "claims must be different, known, and first about all examples": (
+            run.claims[0] == _OVERALL
+            and len(set(run.claims)) == len(run.claims)
+            and set(run.claims) <= set(known)
+        ),
+        "some cost must be positive": run.costs is None or any(map(any, run.costs)),
     }
     return finding("evidence", f"{m} candidates on {size} of {run.n} examples", must)
 

@@ -71,7 +71,15 @@ def from_bytes(content: bytes, trusted: Sequence[str] = (), where: str = "the fi
         state = skops.io.loads(content, trusted=[*TRUSTED, *trusted])
     except ForbiddenTypeError:
         raise
-    except (BadZipFile, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+    except (
+        BadZipFile,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OSError,
+        RecursionError,
+    ) as error:
         raise DamagedFileError(f"{where} is damaged: {error}") from error
     if not all_closed(state):
         raise DamagedFileError(f"{where} is damaged: a tree leads out of its own nodes")
