@@ -1,5 +1,6 @@
 """A saved network is an ordinary run folder, and comes back with the same predictions."""
 
+import json
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 import pacbayes
 from pacbayes import PACBayesClassifier
+from pacbayes.files import DamagedFileError
 from pacbayes.runs import open_run
 from pacbayes.verify import certificates_in, verify
 
@@ -137,4 +139,14 @@ def test_a_run_of_the_command_line_is_not_a_saved_classifier(fitted, tmp_path):
     model.save(tmp_path / "run", x, y)
     (tmp_path / "run" / "classifier.json").unlink()
     with pytest.raises(ValueError, match="was made by pacbayes train"):
+        pacbayes.load(tmp_path / "run")
+
+
+def test_classes_in_another_order_are_not_loaded(fitted, tmp_path):
+    model, x, y = fitted
+    model.save(tmp_path / "run", x, y)
+    path = tmp_path / "run" / "classifier.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps(state | {"classes": state["classes"][::-1]}))
+    with pytest.raises(DamagedFileError, match="in another order"):
         pacbayes.load(tmp_path / "run")

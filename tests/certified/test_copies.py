@@ -119,3 +119,18 @@ def test_near_copies_are_found_in_tables_with_holes():
     table = jittered(pd.DataFrame(TABLES["holes"]).assign(word=WORDS))
     with pytest.raises(NoSampleError, match="near copies"):
         check_near_copies(table, HALVES, repeats=False)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"number": [0.0, -0.0], "word": ["a", "a"]}),
+        pd.DataFrame({"number": [1, 1.0], "word": ["a", "a"]}, dtype=object),
+        pd.DataFrame({"number": [1, np.int64(1)], "word": ["a", "a"]}, dtype=object),
+        np.array([[1, "a"], [1.0, "a"]], dtype=object),
+        csr_array((np.array([1.0, 2, 2, 1]), np.array([0, 1, 1, 0]), np.array([0, 2, 4]))),
+    ],
+    ids=["zeros", "integers", "numpy", "objects", "sparse"],
+)
+def test_numbers_written_differently_are_the_same(table):
+    np.testing.assert_array_equal(first_of_each(table, np.zeros(2)), [0])

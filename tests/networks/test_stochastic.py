@@ -240,12 +240,12 @@ class Counting(nn.Module):
 
 
 class Stray(nn.Module):
-    def __init__(self):
+    def __init__(self, scale):
         super().__init__()
-        self.scale = torch.ones(36)
+        self.scale = scale
 
     def forward(self, x):
-        return self.scale * x
+        return x
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,9 @@ class Stray(nn.Module):
         (nn.BatchNorm1d(36, track_running_stats=False).eval(), "depend on each other"),
         (nn.Dropout(0.1), "set its p to 0"),
         (nn.LazyLinear(36), "call the module once"),
-        (Stray(), "a parameter or a buffer"),
+        (Stray(torch.ones(36)), "a parameter or a buffer"),
+        (Stray([torch.ones(36)]), "a parameter or a buffer"),
+        (Stray({"labels": (np.ones(36),)}), "a parameter or a buffer"),
         (nn.GRU(36, 36), "use cells"),
         (stochastic(nn.Sequential(nn.Linear(2, 1))).layer.weight, "Gaussian already"),
     ],

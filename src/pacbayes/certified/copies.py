@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from itertools import pairwise
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -126,15 +127,25 @@ def _keys(X: Any, y: Array) -> list[Hashable]:
 def _rows(X: Any) -> Iterator[Hashable]:
     """Yield something hashable for each row of an array, data frame, sparse matrix or list."""
     if issparse(X):
-        rows = X.tocsr()
+        rows = X.tocsr(copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
         for start, end in pairwise(rows.indptr):
             yield rows.indices[start:end].tobytes(), rows.data[start:end].tobytes()
     elif (numbers := _numbers(X)) is not None and numbers.shape == X.shape:
         yield from (row.tobytes() for row in numbers + 0.0)  # −0 is 0
     elif hasattr(X, "itertuples"):
-        yield from map(repr, X.itertuples(index=False, name=None))
+        yield from (tuple(map(_cell, row)) for row in X.itertuples(index=False, name=None))
     else:
-        yield from (repr(row.tolist() if hasattr(row, "tolist") else row) for row in X)
+        rows = (row.tolist() if hasattr(row, "tolist") else row for row in X)
+        yield from (tuple(map(_cell, r)) if isinstance(r, list) else _cell(r) for r in rows)
+
+
+def _cell(value: Any) -> Hashable:
+    """Return a value that is equal for equal cells: 1 is 1.0, −0 is 0, and NaN is missing."""
+    if is_missing(value):
+        return None
+    return value if isinstance(value, str | Number) else repr(value)
 
 
 def _distinctive(X: Any, n: int) -> Array:

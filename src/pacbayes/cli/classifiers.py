@@ -76,11 +76,12 @@ def _checks(folder: Path, data: Path | None, *, full: bool) -> Iterator[Finding]
 
 def _conclude(found: list[Finding], folder: Path, started: float, *, full: bool) -> None:
     from pacbayes.cli import console
+    from pacbayes.cli.predict import printable
 
     count = sum(not finding.word for finding in found)
     if all(finding.holds for finding in found):
         said = "" if full else " (predictions taken as recorded; use --full to make them again)"
-        print(f"Verified: {_claim(folder)}{said}.", flush=True)
+        print(printable(f"Verified: {_claim(folder)}{said}."), flush=True)
     else:
         print("The certificate does NOT hold.", flush=True)
     next_command = console.command("predict", folder, "DATA")

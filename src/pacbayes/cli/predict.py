@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pacbayes.runs import Run
     from pacbayes.runs.prediction import Prediction
 
-__all__ = ["harmless", "predict", "write"]
+__all__ = ["harmless", "predict", "printable", "write"]
 
 
 def predict(
@@ -121,13 +121,22 @@ def _as_csv(prediction: Prediction) -> str:
     return buffer.getvalue()
 
 
+def printable(text: str) -> str:
+    r"""Return a text in which nothing moves a terminal's cursor: files name classes as they like.
+
+    >>> printable("class a\nVerified")
+    'class a\\nVerified'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def harmless(label: str) -> str:
     """Return a label that neither a terminal nor a spreadsheet takes for a command.
 
     >>> harmless("=HYPERLINK(0)"), harmless("-1.5"), harmless("red\\x1b[2J")
     ("'=HYPERLINK(0)", '-1.5', 'red\\\\x1b[2J')
     """
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in label)
+    text = printable(label)
     try:
         float(text)
     except ValueError:

@@ -15,6 +15,7 @@ import typer
 
 from pacbayes.cli import completion
 from pacbayes.cli.options import AsJson, DataFile
+from pacbayes.cli.predict import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +105,7 @@ def show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]:
     found = []
     for f in findings:
         mark = "FAIL" if not f.holds else "    " if f.word else "ok  "
-        print(f"{mark}  {'Not checked' if f.word else f.name}: {f.detail}")
+        print(printable(f"{mark}  {'Not checked' if f.word else f.name}: {f.detail}"))
         found.append(f)
     return found
 
@@ -118,7 +119,7 @@ def _conclude(found: list[list[Finding]], paths: list[Path], started: float) -> 
         for findings, path in zip(found, paths, strict=True):
             which = "" if one else f", {path.name}"
             number, caveat = _number(findings, path), _reservation(findings)
-            print(f"Verified{which}: {number}{caveat}.", flush=True)
+            print(printable(f"Verified{which}: {number}{caveat}."), flush=True)
         console.remark(f"{checks} Next: {console.command('predict', paths[0].parent, 'DATA')}")
     else:
         which = "The certificate does" if one else "At least one certificate does"

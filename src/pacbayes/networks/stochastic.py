@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
@@ -134,5 +135,15 @@ def _faults(part: nn.Module) -> Iterator[str]:
         yield "has no shape yet; call the module once on an example"
     if isinstance(part, nn.RNNBase):
         yield "keeps copies of its weights; use cells, such as nn.GRUCell, in a loop"
-    if stray := [name for name, value in vars(part).items() if isinstance(value, Tensor)]:
+    own = {k: v for k, v in vars(part).items() if k not in vars(nn.Module())}
+    if stray := [name for name, value in own.items() if _holds_arrays(value)]:
         yield f"holds a tensor {stray[0]} that nothing hashes; make it a parameter or a buffer"
+
+
+def _holds_arrays(value: object) -> bool:
+    """Return whether a value is a tensor or an array, or a container of one."""
+    if isinstance(value, dict):
+        return any(map(_holds_arrays, value.values()))
+    if isinstance(value, list | tuple | set):
+        return any(map(_holds_arrays, value))
+    return isinstance(value, Tensor | np.ndarray)

@@ -187,6 +187,8 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
     model._seed, model._settings = state["seed"], run.settings
     objects = state["dtype"] == "|O"
     model.classes_ = np.array(state["classes"], object if objects else state["dtype"])
+    if tuple(map(str, model.classes_)) != run.record.data.classes:
+        raise KeyError("classes other than those of run.json, or in another order")
     model.preprocessing_ = None
     if run.record.data.features_sha256 is not None:
         model.preprocessing_ = Standardiser.of(run.encoding)
