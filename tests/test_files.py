@@ -95,3 +95,10 @@ def test_file_hash_is_the_ordinary_one(tmp_path):
     path = tmp_path / "abc"
     path.write_bytes(b"abc")
     assert file_sha256(path).startswith("ba7816bf8f01cfea")
+
+
+def test_json_that_is_nested_too_deeply_is_damaged(tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 200_000)
+    with pytest.raises(DamagedFileError, match=r"deep\.json"):
+        load_json(path)

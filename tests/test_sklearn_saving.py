@@ -150,3 +150,25 @@ def test_classes_in_another_order_are_not_loaded(fitted, tmp_path):
     path.write_text(json.dumps(state | {"classes": state["classes"][::-1]}))
     with pytest.raises(DamagedFileError, match="in another order"):
         pacbayes.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"votes": -3},
+        {"temperature": "x"},
+        {"temperature": -1.0},
+        {"predictor": "lucky"},
+        {"names": 7},
+        {"format": 2},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_changed_state_is_not_loaded(fitted, tmp_path, change):
+    model, x, y = fitted
+    model.save(tmp_path / "run", x, y)
+    path = tmp_path / "run" / "classifier.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DamagedFileError, match=r"classifier\.json is damaged"):
+        pacbayes.load(tmp_path / "run")

@@ -699,3 +699,15 @@ def test_a_class_with_few_examples_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"class \d+.0 has \d examples in the bound set"):
         certify_classes(run, data)
     assert list(run.folder.glob("certificate*.json")) == []
+
+
+def test_a_prior_learned_again_makes_its_own_guess_of_the_risk(tmp_path):
+    run, data = make_run(tmp_path, prior_fraction=0.5, prior_epochs=20)
+    c = certify(run, data, bound="disintegrated-fixed")
+    path = run.certificate_path(c.kind)
+    prior = load_file(run.folder / "prior.safetensors")
+    assert failing(path, prior=prior) == []
+    turned = {k: -v if k == "layer.weight.prior_mean" else v for k, v in prior.items()}
+    (found,) = (f for f in verify(path, prior=turned) if f.name == "guess of the risk")
+    assert f"{c.parameters['guess']} claimed" in found.detail
+    assert failing(path, prior=turned) == ["ln(dQ/dP)", "bound (disintegrated-fixed)"]

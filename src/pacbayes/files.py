@@ -84,7 +84,7 @@ def load_json(path: Path) -> Any:
     """Return the contents of a JSON file; raise DamagedFileError if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
 
 

@@ -223,7 +223,9 @@ def verify(
     yield from _words(c, run, again=prior is not None, fitted=fitted)
     if "guess" in c.parameters:
         own = np.setdiff1d(np.arange(len(x)), index)
-        yield _guess(c, run, laws[0], (x[own], y[own]))
+        guess, finding = _guess(c, run, prior or laws[0], (x[own], y[own]))
+        yield finding if prior is None else replace(finding, holds=True)  # the bound decides
+        c = c.model_copy(update={"parameters": {**c.parameters, "guess": guess}})
     laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[counted], y[counted])
     if run.data.source.group is not None:
         yield (finding := _of_groups(c))
@@ -267,7 +269,7 @@ def _read(path: Path, kind: type[Kind]) -> Kind:
         got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
         again = "; issue it again with pacbayes certify" if kind is _Claim else ""
         raise ValueError(f"{path}: {where}: {first['msg']}{got}{again}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
@@ -614,16 +616,17 @@ def _fixed(
     yield _bound(c, c.risk_upper, arb(0), c.spent(c.part))
 
 
-def _guess(c: _Claim, run: _Run, prior: Weights, own: Data) -> Finding:
+def _guess(c: _Claim, run: _Run, prior: Weights, own: Data) -> tuple[float, Finding]:
     """Check that a guess of the risk is the prior's error on its own part of the data."""
-    wrong = int(_errors(_means(prior, run), run, *own).sum()) if len(own[0]) else -1
+    size = len(own[0])
+    wrong = int(_errors(_means(prior, run), run, *own).sum()) if size else 0
+    found = wrong / max(1, size)
     must = {
-        "a data-free prior has no examples to guess the risk from": bool(len(own[0])),
-        f"{wrong} errors found, {c.parameters['guess']} claimed": (
-            c.parameters["guess"] == wrong / max(1, len(own[0]))
-        ),
+        "a data-free prior has no examples to guess the risk from": size > 0,
+        f"{wrong} errors found, {c.parameters['guess']} claimed": c.parameters["guess"] == found,
     }
-    return _finding("guess of the risk", f"{wrong} of {len(own[0])} on the prior's part", must)
+    detail = f"{wrong} of {size} on the prior's part"
+    return found, _finding("guess of the risk", detail, must)
 
 
 def _means(prior: Weights, run: _Run) -> Weights:

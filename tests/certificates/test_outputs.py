@@ -85,3 +85,20 @@ def test_a_prior_that_moved_is_refused():
     network.layer.weight.prior_mean += 1
     with pytest.raises(ValueError, match="build a new network"):
         certify_outputs(network, x, y, samples=2)
+
+
+def test_the_seed_of_a_data_free_prior_spends_its_share():
+    x, y = labelled()
+    c = certify_outputs(dense(), x, y, samples=4, prior_seed=2)
+    assert c.ledger["pac-bayes"] + c.ledger["monte-carlo"] <= 0.05 / 12
+    assert c.assumptions.prior_seed == 2
+    assert c.bound > certify_outputs(dense(), x, y, samples=4).bound or c.bound == 1
+
+
+def test_code_of_ones_own_stands_among_the_assumptions():
+    x, y = labelled()
+    network = OutputNetwork(Deterministic(nn.Tanh()), GaussianLinear(3, 2), "sigmoid")
+    said = "The code of Tanh keeps nothing of the bound set outside its tensors."
+    assert said in certify_outputs(network, x, y).assumptions.sentences()
+    own = certify_outputs(dense(), x, y, samples=2).assumptions.sentences()
+    assert not any("The code of" in sentence for sentence in own)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, get_args
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pacbayes import bounds
 from pacbayes.bounds.ledger import Ledger, below, seed_share
@@ -30,7 +30,7 @@ from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 
-__all__ = ["assumed", "certify", "checked_copy", "for_seed", "guessed"]
+__all__ = ["assumed", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
 
 # Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
 _ROUNDING = 1e-9
@@ -150,7 +150,13 @@ def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> As
         repeats=repeats if given is None else given.repeats,
         prior_seed=network.prior_seed,
         body_sha256=digest_outside(network) if has_state_outside(network) else None,
+        code=own_code(network.body),
     )
+
+
+def own_code(body: nn.Module) -> str | None:
+    """Return the class of a module of the user's own that a body runs; None for dense bodies."""
+    return None if isinstance(body, Dense) else type(body.module).__name__
 
 
 def _check_known(network: Network) -> None:

@@ -22,6 +22,7 @@ from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
+from pacbayes.certificates.certify import for_seed, own_code
 from pacbayes.data.sample import check_sample
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
@@ -86,6 +87,7 @@ def certify_outputs(
     loss: LossName = "linear",
     delta: float = 0.05,
     samples: int = 100,
+    prior_seed: int | None = None,
     repeats: bool = False,
 ) -> Certificate:
     """Bound the expected loss of a network with a bounded output activation, by small-kl.
@@ -96,6 +98,8 @@ def certify_outputs(
         loss: |y − u| (linear where labels are at the ends of the range) or (y − u)², both scaled
             to [0, 1] and averaged over the outputs.
         samples: draws of the body for each example.
+        prior_seed: seed of a data-free prior, which spends its share of δ; None for a prior that
+            was fixed otherwise.
         repeats: declares that examples naturally repeat.
     """
     if loss not in LOSSES:
@@ -111,7 +115,8 @@ def certify_outputs(
 
     risk = keyed_mean(losses, x, y, samples, outputs_key(network, x, y), freshness)
     sampled = freshness != "exact"
-    ledger = Ledger.equal(delta, "pac-bayes", *(["monte-carlo"] if sampled else []))
+    halves = ("pac-bayes", *(["monte-carlo"] if sampled else []))
+    ledger = for_seed(delta, prior_seed, lambda own: Ledger.equal(own, *halves))
     width = activation.range[1] - activation.range[0] if activation.range else 1.0
     square = activation.strip.squared.error if activation.strip else 0.0
     slack = _ROUNDING + 4 * (activation.error + square) / min(1.0, width)
@@ -127,7 +132,9 @@ def certify_outputs(
         quadrature=(None, slack - _ROUNDING),
     )
     state = digest_outside(network) if has_state_outside(network) else None
-    assumptions = Assumptions(repeats=repeats, body_sha256=state)
+    assumptions = Assumptions(
+        repeats=repeats, prior_seed=prior_seed, body_sha256=state, code=own_code(network.body)
+    )
     certificate = issue(
         THEOREMS["small-kl"], evidence, ledger, "pac-bayes", assumptions=assumptions
     )

@@ -89,6 +89,7 @@ def certify(
     set_threads(threads)
     from pacbayes import runs
     from pacbayes.cli import console
+    from pacbayes.cli.predict import printable
 
     opened = runs.open_run(run)
     one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
@@ -112,7 +113,7 @@ def certify(
         print(json.dumps(_as_json(issued, errors)))
         return
     if isinstance(issued, list):
-        console.show_classes(issued, opened)
+        console.show_classes(issued, opened, [printable(c.class_name or "") for c in issued])
     else:
         console.show_certificate(issued, errors, opened)
     console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")

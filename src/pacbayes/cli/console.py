@@ -132,8 +132,8 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     console.print(f"Written to {run.certificate_path(c.kind)}")
 
 
-def show_classes(certificates: Sequence[Certificate], run: Run) -> None:
-    """Print the certificates of all classes."""
+def show_classes(certificates: Sequence[Certificate], run: Run, names: Sequence[str]) -> None:
+    """Print the certificates of all classes, whose names can be printed."""
     first, last = certificates[0], len(certificates) - 1
     print(f"\nCertificate of the {first.predictor}.")
     print(
@@ -141,8 +141,8 @@ def show_classes(certificates: Sequence[Certificate], run: Run) -> None:
         f"of these hold. Theorem: {first.bound_name}.\n"
     )
     table = Table("class", "error at most", "measured", "examples", box=None, pad_edge=False)
-    for c in certificates:
-        table.add_row(c.class_name, percent_up(c.bound), percent(c.risk), str(c.n))
+    for c, name in zip(certificates, names, strict=True):
+        table.add_row(name, percent_up(c.bound), percent(c.risk), str(c.n))
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100).print(table)
     print("\nAssumptions, which no file can show:")
     for assumption in first.assumptions.sentences():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pacbayes.certificates.certificate import Certificate
@@ -164,6 +165,23 @@ def _state(model: PACBayesClassifier) -> dict[str, Any]:
     }
 
 
+class _State(BaseModel):
+    """The contents of classifier.json."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    format: Literal[1]
+    parameters: dict[str, Any]
+    classes: list[Any] = Field(min_length=2)
+    dtype: str
+    names: list[str] | None
+    seed: int = Field(ge=0)
+    predictor: Literal["fixed", "drawn", "vote", "randomised"]
+    votes: int = Field(ge=1)
+    temperature: float | None = Field(gt=0)
+    epochs: int = Field(ge=0)
+
+
 def load_estimator(folder: Path) -> PACBayesClassifier:
     """Return the classifier that `save` wrote, with the same predictions."""
     run, path = open_run(folder), folder / _STATE
@@ -172,10 +190,10 @@ def load_estimator(folder: Path) -> PACBayesClassifier:
             f"{folder} was made by pacbayes train, not saved from a classifier; use pacbayes "
             "predict, or pacbayes.runs.open_run"
         )
-    state = load_json(path)
     try:
+        state = _State.model_validate(load_json(path)).model_dump()
         return _restored(run, state)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DamagedFileError(f"{path} is damaged: {error!r}") from error
 
 
