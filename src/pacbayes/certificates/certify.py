@@ -155,8 +155,9 @@ def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> As
 
 
 def own_code(body: nn.Module) -> str | None:
-    """Return the class of a module of the user's own that a body runs; None for dense bodies."""
-    return None if isinstance(body, Dense) else type(body.module).__name__
+    """Return the class of a module of the user's own that a body runs; None if there is none."""
+    module = getattr(body, "module", None)
+    return None if type(module) in (type(None), nn.Identity) else type(module).__name__
 
 
 def _check_known(network: Network) -> None:
