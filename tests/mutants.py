@@ -91,7 +91,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("enclosures.py", "total < 0 else total).exp()", "True else total).exp()", VERIFY),
     ("enclosures.py", "price = len(values) * ", "price = ", VERIFY),
     ("enclosures.py", "half)] * count", "half)]", VERIFY),
-    ("verify.py", "== wrong / max(1, len(own[0]))", ">= 0", VERIFY),
+    ("verify.py", 'c.parameters["guess"] == found', "True", VERIFY),
     ("verify.py", "shares *= 1 if c.class_name is None else classes", "pass", VERIFY),
     ("verify.py", "spent * shares <= Fraction(c.delta)", "True", FORGED),
     ("certificates/certificate.py", ".within(delta, OTHER_CLASSES)", "", VERIFY),
