@@ -210,6 +210,10 @@ def test_classes_costs_and_doubt_have_certificates_of_their_own(run_cli, folder,
     assert {"error on answered examples", "share of unanswered examples"} < others.keys()
     assert sum(name.startswith("error on class ") for name in others) == 2
     assert run_cli("verify", tmp_path / "m", "--full")[0] == 0
+    assert run_cli("report", tmp_path / "m")[0] == 0
+    page = (tmp_path / "m" / "report.html").read_text()
+    assert page.count("Also: at most") == len(others)  # and not the certificate again
+    assert "<td>–</td>" not in page
     label = min(others, key=lambda name: not name.startswith("error on class "))[15:]
     assert run_cli("train", *given, "--cost", f"{label}=10")[0] == 0
     code, out, _ = run_cli("verify", tmp_path / "m")

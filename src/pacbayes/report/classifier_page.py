@@ -10,6 +10,7 @@ from pathlib import Path
 from pacbayes.bounds import clopper_pearson, percent_up
 from pacbayes.certificates.explanation import percent
 from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certified.claims import OVERALL, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.saved.checking import check_classifier
 from pacbayes.certified.saved.folder import read_evidence
@@ -38,6 +39,12 @@ class _Contents:
     def certificate(self) -> HeldOutCertificate:
         return self.issued[self.part]
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """The part of the ledger that each candidate's own certificate spends."""
+        several = len(self.record.claims) > 1
+        return {name: part_of(name, OVERALL, several=several) for name in self.record.shares}
+
 
 def write_classifier_page(folder: Path, out: Path) -> None:
     """Write the page of a classifier's folder."""
@@ -58,9 +65,10 @@ def classifier_page(folder: Path) -> str:
         test=load_json(test) if test.exists() else None,
     )
     sections = [section(contents) for section in (_SECTIONS if found else _UNCERTIFIED)]
+    among = f", chosen by {record.choose} among {len(record.shares)} candidates"
     lead = (
-        f"{folder}: {record.chosen}, chosen by {record.choose} among {len(record.shares)} "
-        f"candidates; {record.n} examples, {len(contents.evidence.rows)} of them in the bound set."
+        f"{folder}: {record.chosen}{among if record.shares.keys() != {record.chosen} else ''}; "
+        f"{record.n} examples, {len(contents.evidence.rows)} of them in the bound set."
     )
     return document(record.chosen, "pacbayes report", lead, sections)
 
@@ -76,9 +84,8 @@ def _certificate(contents: _Contents) -> Section:
         class_="claim",
     )
     items = [element("li", sentence) for sentence in c.assumptions]
-    others = [
-        other for part, other in contents.issued.items() if part not in contents.record.shares
-    ]
+    own = {contents.part, *contents.parts.values()}
+    others = [other for part, other in contents.issued.items() if part not in own]
     body = join(
         claim,
         element("p", "Vacuous: this bound says nothing.", class_="fails") if c.vacuous else Html(),
@@ -137,7 +144,7 @@ def _candidates(contents: _Contents) -> Section:
     e, rows = contents.evidence, []
     labels = e.labels[e.rows]
     for name, share in e.shares.items():
-        c = contents.issued.get(name)
+        c = contents.issued.get(contents.parts[name])
         shown = element("strong", name) if name == contents.record.chosen else name
         bound = "–" if c is None else c.shown
         wrong = int((e.predictions[name] != labels).sum())
