@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Activation = Literal["relu", "sigmoid", "sign"]
-Augmentation = Literal["none", "images"]
+Augmentation = Literal["none", "images", "crops"]
 Engine = Literal["auto", "torch", "native"]
 Estimator = Literal[
     "marginal",

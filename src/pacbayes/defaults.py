@@ -15,6 +15,7 @@ __all__ = [
     "WIDTHS",
     "batch_size",
     "bound_fraction",
+    "for_module",
     "for_table",
     "linear_weight",
     "prior_epochs",
@@ -70,6 +71,38 @@ def for_table(n: int, given: Mapping[str, Any], groups: int | None = None) -> di
         batch = found.get("batch_size") or batch_size(own)
         found.setdefault("prior_epochs", prior_epochs(own, batch))
     return found
+
+
+def for_module(n: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a network that is not dense, for n examples; what is given stays.
+
+    One draw for each example and step, and few evaluations, since draws of a module are dear. Near
+    a learned prior, where the held-out theorem mostly wins, the posterior stays at the prior.
+    """
+    chosen = {name: value for name, value in given.items() if value is not None}
+    learned = bool(chosen.get("prior_fraction"))
+    found = _NEAR_A_LEARNED_MODULE if learned else _DATA_FREE_MODULE
+    return {"batch_size": min(128 if learned else 256, batch_size(n))} | found | chosen
+
+
+_DATA_FREE_MODULE: dict[str, Any] = {
+    "epochs": 30,
+    "learning_rate": 0.01,
+    "samples": 1,
+    "evaluation_samples": 1,
+    "kl_warmup": 0.1,
+    "widths": (),
+}
+_NEAR_A_LEARNED_MODULE: dict[str, Any] = {
+    "epochs": 0,
+    "prior_epochs": 20,
+    "prior_rate": 0.005,
+    "prior_scale": 0.003,
+    "samples": 1,
+    "evaluation_samples": 1,
+    "learned_scale": False,
+    "widths": (),
+}
 
 
 def bound_fraction(n: int) -> float:

@@ -164,12 +164,14 @@ THEOREMS = {
 }
 
 
-def kl_chernoff(risk: float, N: int, delta: arb) -> arb:
+def kl_chernoff(risk: float, N: int | arb, delta: arb) -> arb:
     """Enclose the upper confidence value of the mean of N draws by Chernoff's bound."""
     return _inverse(risk, (1 / delta).log() / N)
 
 
-def stratified_bernstein(risk: float, within: float | None, pairs: int, N: int, delta: arb) -> arb:
+def stratified_bernstein(
+    risk: float, within: float | None, pairs: int | arb, N: int | arb, delta: arb
+) -> arb:
     """Enclose it by Bernstein's inequality, the variance estimated from pairs of draws."""
     if within is None:
         return arb("inf")

@@ -13,13 +13,14 @@ from torch import Tensor
 
 __all__ = ["Purpose", "keyed_generator", "one_by_one", "seeded", "stream"]
 
-Purpose = Literal["prior", "training", "prediction", "split", "prior training"]
+Purpose = Literal["prior", "training", "prediction", "split", "prior training", "network"]
 _NUMBERS: dict[Purpose, int] = {
     "prior": 0,
     "training": 1,
     "prediction": 3,
     "split": 4,
     "prior training": 5,
+    "network": 6,  # the first weights of a module, before its prior is drawn or learned
 }
 
 

@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-__all__ = ["Measured", "is_data_free", "is_kept", "measure"]
+__all__ = ["BLOCK", "Body", "Measured", "is_data_free", "is_kept", "measure", "measure_shared"]
 
 Array = NDArray[Any]
 Weights = dict[str, Array]
 Laws = tuple[Weights, Weights]  # prior, posterior
 Data = tuple[Array, Array]  # features, class indices
 Activation = Callable[[Array], Array]
+Body = Callable[[Weights, Array], Array]  # activations of a module at weights by their names
+BLOCK = 64  # examples that share a draw of a module's weights
 _DEVIATION = math.sqrt(0.05)  # of a data-free prior's means, cut at twice that
 _ROUNDING = 2e-7  # of float32 numbers of that size
 _CLOSE = 1e-9  # a sign unit this near to zero may round to the other side on another processor
@@ -182,6 +184,56 @@ def measure(
     if doubtful > _DOUBTFUL * count:  # no accident of rounding: each may be an error
         total, within, tandem = total + doubtful, pairs / 2, tandem + doubtful
     return Measured(min(1.0, total / count), within / max(1, pairs), tandem / max(1, pairs))
+
+
+@np.errstate(all="ignore")
+def measure_shared(
+    names: Sequence[str], laws: Laws, body: Body, data: Data, samples: int | None, step: float
+) -> Measured:
+    """Measure the risk of a module, whose drawn weights a block of examples shares.
+
+    Each block has a generator for every hundred draws, of all its weights in the order of names.
+
+    Args:
+        names: of all Gaussians, in the order of the network; those of the last layer come last.
+    """
+    scales, key, T = _scales(*laws), _key(laws, data), samples or 1
+    means = {name: laws[1][f"{name}.mean"].astype(float) for name in names}
+    last = Layer(*_moments_of_last(means, scales))
+    hidden = [name for name in names if not name.startswith("layer.")]
+    sums, n = np.zeros(4), len(data[0])
+    for block, i in enumerate(range(0, n, BLOCK)):
+        x, y = data[0][i : i + BLOCK].astype(float), data[1][i : i + BLOCK]
+        for part, t in enumerate(range(0, T, _DRAWS)):
+            rng = _generator(key, block, part)
+            drawn = []
+            for _ in range(min(_DRAWS, T - t)):
+                weights = {
+                    k: means[k] + np.exp(scales[k]) * rng.standard_normal(means[k].shape)
+                    for k in hidden
+                }
+                drawn.append(_last(last, body(weights, x), y, step))
+            losses = np.clip(np.nan_to_num(np.stack(drawn), nan=1.0), 0, 1)
+            half = len(losses) // 2 * 2
+            A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
+            sums += (
+                losses.sum(),
+                ((A - B).sum(-1) ** 2).sum() / 2,  # of sums over the block
+                (A * B).sum(),
+                A.size,
+            )
+    total, shared, tandem, pairs = sums.tolist()
+    largest = min(n, BLOCK)
+    within = shared / largest / max(1, n * (T // 2))
+    return Measured(min(1.0, total / (n * T)), within, tandem / max(1, pairs))
+
+
+def _moments_of_last(means: Weights, scales: Weights) -> Iterator[Array]:
+    """Yield means and variances of the last layer's weights and biases."""
+    for name in ("layer.weight", "layer.bias"):
+        yield means[name]
+    for name in ("layer.weight", "layer.bias"):
+        yield np.exp(2 * np.broadcast_to(scales[name], means[name].shape))
 
 
 def _losses(

@@ -36,7 +36,7 @@ class Settings(BaseModel):
         None, gt=1, allow_inf_nan=False
     )  # λ or its initial value; None means n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # learning rate of ln λ
-    epochs: int = Field(200, ge=1, le=1_000_000)
+    epochs: int = Field(200, ge=0, le=1_000_000)  # 0 leaves Q at P
     batch_size: int | None = Field(None, ge=1, le=2**31)  # None: n/100, between 16 and 512
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     samples: int = Field(10, ge=1, le=10_000)  # T in training

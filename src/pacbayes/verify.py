@@ -4,8 +4,10 @@ Everything the bound rests on is computed again from the files beside the certif
 outward-rounded interval arithmetic (Arb): hashes, the δ ledger, n, a data-free prior, the KL, the
 Monte-Carlo term and the bound. Three files use no PyTorch and nothing of the library except its
 loaders and checks of data: this one, `enclosures` with the theorems, and `redraw` with the random
-numbers. The sampled risk is taken as claimed unless `full` makes the same draws again. What no file
-can show, such as independent examples, is listed as the issuer's word.
+numbers. The sampled risk is taken as claimed unless `full` makes the same draws again. A network
+that is not dense is evaluated by its own module, which the caller passes in: it runs code, so that
+without it the errors of such a network are taken as claimed. What no file can show, such as
+independent examples, is listed as the issuer's word.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from pacbayes.enclosures import (
     quadrature_error,
     stratified_bernstein,
 )
-from pacbayes.redraw import is_data_free, is_kept, measure
+from pacbayes.redraw import BLOCK, Body, is_data_free, is_kept, measure, measure_shared
 
 __all__ = ["Finding", "certificates_in", "verify"]
 
@@ -58,10 +60,14 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 
 
 # Upper confidence values of the mean of N draws, enclosed.
-_INEQUALITIES: dict[str, Callable[[_Claim, float, int, arb], arb]] = {
-    "kl-chernoff": lambda c, risk, N, delta: kl_chernoff(risk, N, delta),
-    "stratified-bernstein": lambda c, risk, N, delta: stratified_bernstein(
-        risk, None if c.theorem.networks == 2 else c.within, c.n * (c.samples // 2), N, delta
+_INEQUALITIES: dict[str, Callable[[_Claim, float, arb, arb, int], arb]] = {
+    "kl-chernoff": lambda c, risk, N, delta, block: kl_chernoff(risk, N, delta),
+    "stratified-bernstein": lambda c, risk, N, delta, block: stratified_bernstein(
+        risk,
+        None if c.theorem.networks == 2 else c.within,
+        arb(c.n * (c.samples // 2)) / block,
+        N,
+        delta,
     ),
 }
 _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -149,9 +155,27 @@ class _Settings(_Record):
     seed: int = Field(ge=0)
 
 
+class _Weights(_Record):
+    name: str
+    shape: tuple[int, ...]
+    kind: Literal["normal", "one", "zero"]
+
+
+class _Module(_Record):  # a network that is not dense
+    architecture: dict[str, Any]
+    weights: tuple[_Weights, ...] = Field(min_length=2)
+    frozen: dict[str, tuple[int, ...]]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether anything below the last layer is drawn."""
+        return any(not w.name.startswith("layer.") for w in self.weights)
+
+
 class _Run(_Record):  # the fields of run.json that are needed
     settings: _Settings
     data: _Data
+    network: _Module | None = None
     prior_sha256: str
 
 
@@ -187,7 +211,12 @@ def certificates_in(path: Path) -> list[Path]:
 
 
 def verify(
-    path: Path, *, full: bool = False, data: Path | None = None, prior: Weights | None = None
+    path: Path,
+    *,
+    full: bool = False,
+    data: Path | None = None,
+    prior: Weights | None = None,
+    body: Body | None = None,
 ) -> Iterator[Finding]:
     """Check the certificate at `path` against the run folder it lies in.
 
@@ -197,6 +226,7 @@ def verify(
         full: make the draws of the risk again, and derive the bound from them.
         data: where the run's own data file is now, if it has moved.
         prior: a prior to derive the bound with instead of the run's, for example learned again.
+        body: activations of a network that is not dense, at given weights; needed for `full`.
     """
     ctx.prec = _BITS
     folder = path.parent
@@ -220,10 +250,13 @@ def verify(
     if x.shape[1] != run.data.features:
         return
     yield _sample(run, rows, y, index)
-    yield from _words(c, run, again=prior is not None, fitted=fitted)
-    if "guess" in c.parameters:
+    yield from _words(c, run, laws[0], again=prior is not None, fitted=fitted)
+    unseen = run.network is not None and body is None  # errors cannot be counted
+    if "guess" in c.parameters and unseen:
+        yield Finding("word", True, "the guess of the risk is the prior's error on its part", True)
+    elif "guess" in c.parameters:
         own = np.setdiff1d(np.arange(len(x)), index)
-        guess, finding = _guess(c, run, prior or laws[0], (x[own], y[own]))
+        guess, finding = _guess(c, run, prior or laws[0], (x[own], y[own]), body)
         yield finding if prior is None else replace(finding, holds=True)  # the bound decides
         c = c.model_copy(update={"parameters": {**c.parameters, "guess": guess}})
     laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[counted], y[counted])
@@ -233,15 +266,15 @@ def verify(
             return
     if c.bound_name in _OF_ONE_NETWORK:
         check_one = _OF_ONE_NETWORK[c.bound_name]
-        yield from check_one(c, run, folder, laws, bound_set, units[counted])
+        yield from check_one(c, run, folder, laws, bound_set, units[counted], body)
         return
     kl, finding = _kl(c, *laws)
     yield finding if prior is None else replace(finding, holds=True)  # the bound decides
     if len(classes) > 2:
         yield _quadrature(c, len(classes))
-    measured = _measured(c, run, laws, bound_set) if full else c
+    measured = _measured(c, run, laws, bound_set, body) if full else c
     check = _exact_risk if c.draws is None else _monte_carlo
-    upper, finding = check(measured, run.settings)
+    upper, finding = check(measured, run)
     yield replace(finding, name=_RESAMPLED) if full else finding
     yield _bound(c, upper if full else c.risk_upper, kl, c.spent(c.part))
 
@@ -404,7 +437,7 @@ def _sample(run: _Run, rows: Rows, y: Array, index: Array) -> Finding:
     return Finding("examples", True, "; ".join(remarks) or "nothing speaks against independence")
 
 
-def _words(c: _Claim, run: _Run, *, again: bool, fitted: bool) -> Iterator[Finding]:
+def _words(c: _Claim, run: _Run, prior: Weights, *, again: bool, fitted: bool) -> Iterator[Finding]:
     """Check that the assumptions are those of the run, and list them as the issuer's word."""
     s, learned = run.settings, run.settings.prior_fraction > 0
     seed = {"split_seed" if learned else "prior_seed": s.seed}
@@ -412,6 +445,7 @@ def _words(c: _Claim, run: _Run, *, again: bool, fitted: bool) -> Iterator[Findi
     removed = {"deduplicated": True} if source.deduplicate else {}
     seen = {"preprocessing": _FITTED} if fitted else {}
     seen |= {} if source.group is None else {"group": source.group}
+    seen |= _of_module(run.network, prior)
     expected = {"data": source.name, "repeats": s.repeats, **seed, **removed, **seen}
     given = {name: value for name, value in c.assumptions.items() if value is not None}
     yield _equal("assumptions", expected, certificate=given)
@@ -426,8 +460,27 @@ def _words(c: _Claim, run: _Run, *, again: bool, fitted: bool) -> Iterator[Findi
         "examples that repeat are natural in these data": s.repeats,
         f"no other split was tried than that of seed {s.seed}": learned,
         "the prior learned from its own part alone; --relearn checks it": learned and not again,
+        "the network's code keeps nothing of the bound set outside its tensors": "code" in seen,
+        "the tensors outside Q have not seen the bound set": "body_sha256" in seen,
     }
     yield from (Finding("word", True, text, word=True) for text, given in words.items() if given)
+
+
+def _of_module(network: _Module | None, prior: Weights) -> dict[str, str]:
+    """Return what a certificate must say of a module's code and of its tensors outside Q."""
+    if network is None:
+        return {}
+    found, built = {}, network.architecture
+    if built.get("kind") == "file":
+        found["code"] = f"{built.get('file')}:{built.get('function')}, SHA-256 {built['sha256']}"
+    if network.frozen:
+        hasher = hashlib.sha256()
+        for name in sorted(network.frozen):
+            wide = prior[name].astype(float) if prior[name].dtype.kind == "f" else prior[name]
+            hasher.update(f"{name} {wide.shape}".encode())
+            hasher.update(np.ascontiguousarray(wide).tobytes())
+        found["body_sha256"] = hasher.hexdigest()
+    return found
 
 
 def _split(c: _Claim, run: _Run, folder: Path, units: Array) -> tuple[Array, Finding]:
@@ -482,6 +535,7 @@ def _network(run: _Run, prior: Weights, posterior: Weights) -> Finding:
     q = {f"{name}.{kind}": shape for name, shape in layers.items() for kind in kinds}
     p = {f"{name}.prior_mean": shape for name, shape in layers.items()}
     p |= {f"{name}.prior_log_scale": () for name in layers}
+    p |= {} if run.network is None else run.network.frozen
     must = {
         "the posterior does not have the tensors of the run's network": _fits(posterior, q),
         "the prior does not have the tensors of the run's network": _fits(prior, p),
@@ -489,15 +543,27 @@ def _network(run: _Run, prior: Weights, posterior: Weights) -> Finding:
     if all(must.values()):
         stated = all(_as_stated(name, prior, run.settings) for name in layers)
         must["the prior's scales are not those of the settings"] = stated
-        means = [prior[f"{name}.prior_mean"].ravel() for name in layers]
-        drawn = run.settings.prior_fraction > 0 or is_data_free(run.settings.seed, means)
+        drawn = run.settings.prior_fraction > 0 or _data_free(run, prior)
         must[f"the prior is not what seed {run.settings.seed} draws"] = drawn
     count = sum(v.size for v in posterior.values())
     return _finding("weights of the network", f"{count} numbers in Q", must)
 
 
+def _data_free(run: _Run, prior: Weights) -> bool:
+    """Return whether the means of a prior are those of its seed, and norms at one and zero."""
+    kinds = dict.fromkeys(_shapes(run), "normal")
+    kinds |= {} if run.network is None else {w.name: w.kind for w in run.network.weights}
+    means = {name: prior[f"{name}.prior_mean"].ravel() for name in kinds}
+    fixed = {"one": 1.0, "zero": 0.0}
+    still = all((means[name] == fixed[k]).all() for name, k in kinds.items() if k in fixed)
+    drawn = [means[name] for name, kind in kinds.items() if kind == "normal"]
+    return still and is_data_free(run.settings.seed, drawn)
+
+
 def _shapes(run: _Run) -> Shapes:
     """Return the shapes of the network's weights and biases, by name, from the first layer."""
+    if run.network is not None:
+        return {w.name: w.shape for w in run.network.weights}
     k, hidden = len(run.data.classes), run.settings.widths
     layers = [*(f"body.layers.{i}" for i in range(len(hidden))), "layer"]
     sizes = pairwise((run.data.features, *hidden, 1 if k == 2 else k))
@@ -508,7 +574,9 @@ def _shapes(run: _Run) -> Shapes:
 
 def _fits(weights: Weights, expected: Shapes) -> bool:
     """Return whether the tensors have the expected shapes and consist of finite float32 numbers."""
-    finite = all(w.dtype == np.float32 and np.isfinite(w).all() for w in weights.values())
+    known = (".mean", ".log_scale", ".prior_mean", ".prior_log_scale")
+    exact = (w.dtype == np.float32 or not name.endswith(known) for name, w in weights.items())
+    finite = all(exact) and all(np.isfinite(w).all() for w in weights.values())
     return finite and {name: w.shape for name, w in weights.items()} == expected
 
 
@@ -547,24 +615,31 @@ def _quadrature(c: _Claim, classes: int) -> Finding:
     return Finding("quadrature", holds, f"{c.quadrature_error:.2g} claimed, {best.str(5)} proved")
 
 
-def _exact_risk(c: _Claim, settings: _Settings) -> tuple[float, Finding]:
-    risk, upper = c.mean_risk, c.risk_upper
-    summable = settings.activation == "sign" or not settings.widths
+def _exact_risk(c: _Claim, run: _Run) -> tuple[float, Finding]:
+    risk, upper, s = c.mean_risk, c.risk_upper, run.settings
+    summable = s.activation == "sign" or not s.widths
+    if run.network is not None:
+        summable = not run.network.sampled
     must = {
-        f"a network with {settings.activation} units has no exact risk": summable,
+        "a network whose hidden units are drawn has no exact risk": summable,
         f"risk_upper is {upper:.6f}, below the risk {risk:.6f}": risk <= upper,
         "samples must be 0 and monte_carlo null": c.samples == 0 and c.monte_carlo is None,
     }
     return risk, _finding("exact risk", f"{risk:.6f} raised to {upper:.6f}", must)
 
 
-def _monte_carlo(c: _Claim, settings: _Settings) -> tuple[float, Finding]:
+def _monte_carlo(c: _Claim, run: _Run) -> tuple[float, Finding]:
     risk, upper, name = c.mean_risk, c.risk_upper, c.monte_carlo
-    N = c.n * (c.samples // c.theorem.networks)
-    value = _INEQUALITIES[name](c, risk, N, c.spent("monte-carlo")) if name else arb("inf")
-    holds = c.draws == N and risk <= upper and (upper >= 1 or bool(arb(upper) >= value))
+    block = 1 if run.network is None else min(c.n, BLOCK)  # examples that share a draw
+    N = Fraction(c.n * (c.samples // c.theorem.networks), block)
+    delta, draws = c.spent("monte-carlo"), arb(N.numerator) / N.denominator
+    value = _INEQUALITIES[name](c, risk, draws, delta, block) if name else arb("inf")
+    same = c.draws is not None and abs(Fraction(c.draws) / N - 1) < 1e-12 if N else False
+    holds = same and risk <= upper and (upper >= 1 or bool(arb(upper) >= value))
     needed = min(1.0, float(value.upper()))
-    detail = f"{risk:.6f} raised to {upper:.6f}, {needed:.6f} needed by {name} with {N} draws"
+    detail = (
+        f"{risk:.6f} raised to {upper:.6f}, {needed:.6f} needed by {name} with {float(N):g} draws"
+    )
     return needed, Finding("Monte-Carlo term", holds, detail)
 
 
@@ -580,7 +655,13 @@ def _bound(c: _Claim, risk: float, kl: arb, delta: arb) -> Finding:
 
 
 def _drawn(
-    c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data, units: Array
+    c: _Claim,
+    run: _Run,
+    folder: Path,
+    laws: Laws,
+    data: Data,
+    units: Array,
+    body: Body | None,
 ) -> Iterator[Finding]:
     """Check a drawn network: its weights, ln(dQ/dP), its errors and the disintegrated bound."""
     path = folder / "drawn.safetensors"
@@ -603,23 +684,31 @@ def _drawn(
             far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
             ratio += (far**2 - near**2) / 2 + s0 - arb(log)
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
-    yield _counted(c, drawn, run, data, units)
+    yield _counted(c, drawn, run, data, units, body)
     yield _bound(c, c.risk_upper, ratio, c.spent(c.part) / max(1, networks))
 
 
 def _fixed(
-    c: _Claim, run: _Run, folder: Path, laws: Laws, data: Data, units: Array
+    c: _Claim,
+    run: _Run,
+    folder: Path,
+    laws: Laws,
+    data: Data,
+    units: Array,
+    body: Body | None,
 ) -> Iterator[Finding]:
     """Check the network at the prior's means: its errors and the tail of their number or mean."""
     for prior in (_tensors(folder / "prior.safetensors"), laws[0]):  # both, if learned again
-        yield _counted(c, _means(prior, run), run, data, units)
+        yield _counted(c, _means(prior, run), run, data, units, body)
     yield _bound(c, c.risk_upper, arb(0), c.spent(c.part))
 
 
-def _guess(c: _Claim, run: _Run, prior: Weights, own: Data) -> tuple[float, Finding]:
+def _guess(
+    c: _Claim, run: _Run, prior: Weights, own: Data, body: Body | None
+) -> tuple[float, Finding]:
     """Check that a guess of the risk is the prior's error on its own part of the data."""
     size = len(own[0])
-    wrong = int(_errors(_means(prior, run), run, *own).sum()) if size else 0
+    wrong = int(_errors(_means(prior, run), run, *own, body).sum()) if size else 0
     found = wrong / max(1, size)
     must = {
         "a data-free prior has no examples to guess the risk from": size > 0,
@@ -634,8 +723,15 @@ def _means(prior: Weights, run: _Run) -> Weights:
     return {name: prior[f"{name}.prior_mean"].astype(float) for name in _shapes(run)}
 
 
-def _counted(c: _Claim, weights: Weights, run: _Run, data: Data, units: Array) -> Finding:
-    errors = _errors(weights, run, *data)
+def _counted(
+    c: _Claim, weights: Weights, run: _Run, data: Data, units: Array, body: Body | None
+) -> Finding:
+    if run.network is not None and body is None:
+        claimed = (
+            f"the risk is {c.risk:.6f} and risk_upper {c.risk_upper:.6f}; --full counts errors"
+        )
+        return Finding("word", c.risk == c.risk_upper, claimed, word=True)
+    errors = _errors(weights, run, *data, body)
     wrong = int(errors.sum())
     if run.data.source.group is None:
         holds = c.risk >= wrong / c.n and c.risk == c.risk_upper
@@ -664,13 +760,16 @@ _OF_ONE_NETWORK = {  # whose weights are known
 }
 
 
-def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> Array:
+def _errors(drawn: Weights, run: _Run, x: Array, y: Array, body: Body | None) -> Array:
     """Return where a network with known weights errs, (n,); a tie is an error."""
     tensors = [drawn[name] for name in _shapes(run)]
     a = x.astype(float)
-    for W, b in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
-        a = _ACTIVATIONS[run.settings.activation](a @ W.T + b)
-    z = a @ tensors[-2].T + tensors[-1]
+    if body is not None:
+        a = body(drawn, a)
+    else:
+        for W, b in zip(tensors[:-2:2], tensors[1:-2:2], strict=True):
+            a = _ACTIVATIONS[run.settings.activation](a @ W.T + b)
+    z = a @ drawn["layer.weight"].T + drawn["layer.bias"]
     scores = np.hstack([-z, z]) / 2 if z.shape[1] == 1 else z
     own = np.take_along_axis(scores, y[:, None], 1)[:, 0]
     np.put_along_axis(scores, y[:, None], -np.inf, 1)
@@ -678,11 +777,16 @@ def _errors(drawn: Weights, run: _Run, x: Array, y: Array) -> Array:
     return wrong
 
 
-def _measured(c: _Claim, run: _Run, laws: Laws, data: Data) -> _Claim:
+def _measured(c: _Claim, run: _Run, laws: Laws, data: Data, body: Body | None) -> _Claim:
     """Make the draws again that the key gives, and put what they measure into the claim."""
-    samples = None if c.draws is None else c.samples
-    activation = _ACTIVATIONS[run.settings.activation]
-    found = measure(list(_shapes(run)), laws, activation, data, samples, c.quadrature_step or 1.0)
+    samples, step = None if c.draws is None else c.samples, c.quadrature_step or 1.0
+    if run.network is None:
+        activation = _ACTIVATIONS[run.settings.activation]
+        found = measure(list(_shapes(run)), laws, activation, data, samples, step)
+    elif body is None:
+        raise ValueError("the network is a module, which must be built to make its draws again")
+    else:
+        found = measure_shared(list(_shapes(run)), laws, body, data, samples, step)
     risk = found.tandem if c.theorem.networks == 2 else found.mean
     within = None if c.within is None else found.within
     return c.model_copy(update={"risk": risk, "within": within})

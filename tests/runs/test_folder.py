@@ -72,9 +72,9 @@ def test_the_loaded_network_is_the_best_epochs(tmp_path, source):
 def test_the_prior_is_the_saved_one_whatever_would_be_built_today(tmp_path, source, monkeypatch):
     run = trained(tmp_path / "run", source)
     saved, _ = load_tensors(run.folder / "prior.safetensors")
-    build = runs.folder.build_network
+    build = runs.blueprint.build_network
     other = run.settings.model_copy(update={"seed": 77})
-    monkeypatch.setattr(runs.folder, "build_network", lambda _, *shape: build(other, *shape))
+    monkeypatch.setattr(runs.blueprint, "build_network", lambda _, *shape: build(other, *shape))
     state = run.load_network().state_dict()
     assert len(saved) == 8
     assert all(torch.equal(state[name], tensor) for name, tensor in saved.items())

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -16,6 +16,7 @@ from pacbayes.bounds.ledger import Ledger, below, seed_share
 from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
+from pacbayes.certificates.drawing import SECONDS, planned_draws
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
@@ -28,7 +29,7 @@ from pacbayes.networks.heads import HEADS
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
+from pacbayes.networks.risk import EmpiricalRisk, Follow, exact_risk, keyed_risk
 
 __all__ = ["assumed", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
 
@@ -44,7 +45,9 @@ def certify(
     delta: float = 0.05,
     bound: BoundName = "small-kl",
     monte_carlo: MonteCarlo = "kl-chernoff",
-    samples: int | None = 100,
+    samples: int | Literal["auto"] | None = 100,
+    seconds: float = SECONDS,
+    follow: Follow = iter,
     priors: int = 1,
     guess: float | None = None,
     repeats: bool = False,
@@ -65,7 +68,10 @@ def certify(
         bound: the theorem, to be chosen before its value is seen; best-of pays for choosing later.
         monte_carlo: the inequality for the sampled risk, to be chosen in advance as well.
         samples: T, draws for each example; more make the Monte-Carlo term smaller. None sums a
-            small all-sign network exactly, which needs no such term.
+            small all-sign network exactly, which needs no such term. "auto" is 100; where a batch
+            shares its draws it is what a term of 0.05 points, or 1 % of the risk, needs.
+        seconds: time for draws that a batch shares, if samples is "auto".
+        follow: passes on the blocks of examples that share draws, perhaps showing progress.
         priors: how many priors were tried on the bound set, this one included, each of them fixed
             in advance; all are paid for, so that the best may be chosen.
         guess: the risk expected on the bound set, found without it (see `prior_error`), for
@@ -87,10 +93,15 @@ def certify(
     best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
     theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
     ledger = _ledger(delta, theorems, priors, network.prior_seed, sampled=sampled)
+    key = draws_key(network, x, y)
+    if samples == "auto":
+        shared = network.body.freshness == "per-batch"
+        part = ledger["monte-carlo"] if sampled else delta
+        samples = planned_draws(exact, x, y, key, part, seconds) if shared else 100
     measured = (
         exact_risk(exact, x, y)
         if samples is None
-        else keyed_risk(exact, x, y, samples, draws_key(network, x, y), sampler(exact))
+        else keyed_risk(exact, x, y, samples, key, sampler(exact), follow)
     )
     evidence = _evidence(
         exact,
@@ -150,14 +161,16 @@ def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> As
         repeats=repeats if given is None else given.repeats,
         prior_seed=network.prior_seed,
         body_sha256=digest_outside(network) if has_state_outside(network) else None,
-        code=own_code(network.body),
+        code=own_code(network.body) if given is None or given.code is None else given.code,
     )
 
 
 def own_code(body: nn.Module) -> str | None:
-    """Return the class of a module of the user's own that a body runs; None if there is none."""
+    """Return the first class of the user's own that a body runs; None if there is none."""
     module = getattr(body, "module", None)
-    return None if type(module) in (type(None), nn.Identity) else type(module).__name__
+    classes = [] if module is None else [type(part) for part in module.modules()]
+    own = (c.__name__ for c in classes if not c.__module__.startswith("torch.nn."))
+    return next(own, None)
 
 
 def _check_known(network: Network) -> None:

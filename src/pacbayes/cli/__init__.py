@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import pacbayes
+from pacbayes.cli.allow import allow
 from pacbayes.cli.bench import bench
 from pacbayes.cli.bound import bound
 from pacbayes.cli.certify import certify
@@ -55,7 +56,7 @@ def _options(
 for heading, commands in {
     "From data to certified predictions": (train, certify, verify, predict, report, plot, export),
     "Bounds without a run": (bound, compare, plan),
-    "The paper and this machine": (reproduce, bench, info),
+    "The paper and this machine": (reproduce, bench, info, allow),
 }.items():
     for command in commands:
         app.command(cls=Command, rich_help_panel=heading)(by_kind(command))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -18,6 +18,7 @@ from pacbayes.cli.options import (
     TestFile,
     Threads,
     check_samples,
+    given,
     set_threads,
 )
 
@@ -57,6 +58,14 @@ def certify(
     samples: Annotated[
         int | None, typer.Option("--samples", "-T", help="Draws per example.  [default: 100]")
     ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Time for draws that a batch shares, of convolutions and your own modules.  "
+            "[default: 150]",
+        ),
+    ] = None,
     networks: Annotated[
         int,
         typer.Option(min=1, max=1000, help="Networks to draw for disintegrated; keep the best."),
@@ -88,7 +97,7 @@ def certify(
     draws = _draws(samples, exact=exact)
     set_threads(threads)
     from pacbayes import runs
-    from pacbayes.cli import console
+    from pacbayes.cli import console, progress
     from pacbayes.cli.predict import printable
 
     opened = runs.open_run(run)
@@ -97,6 +106,7 @@ def certify(
     theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
     network, examples = opened.load_network(), opened.load_data(data, test_data)
     issue = runs.certify_classes if per_class else runs.certify_run
+    drawing = {"follow": progress.blocks} | given({"seconds": seconds})
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
         issued = issue(
             opened,
@@ -104,9 +114,10 @@ def certify(
             examples,
             delta=delta,
             bound=theorem,
-            monte_carlo=monte_carlo or "kl-chernoff",
+            monte_carlo=monte_carlo,
             samples=draws,
             networks=networks,
+            **drawing,
         )
         errors = runs.test_errors(opened, network, examples)
     if as_json:
@@ -147,10 +158,11 @@ def _check_unsampled(reason: str, samples: int | None, monte_carlo: str | None) 
             raise ValueError(f"{option} {value} has no effect with {reason}, which samples no risk")
 
 
-def _draws(samples: int | None, *, exact: bool) -> int | None:
+def _draws(samples: int | None, *, exact: bool) -> int | Literal["auto"] | None:
     """Return the draws per example; None if the risk is summed exactly."""
     if exact:
         return None
-    draws = 100 if samples is None else samples
-    check_samples(draws)
-    return draws
+    if samples is None:
+        return "auto"
+    check_samples(samples)
+    return samples

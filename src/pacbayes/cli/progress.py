@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,12 +14,16 @@ from pacbayes.bounds import percent_up
 from pacbayes.cli.console import duration
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pacbayes.networks.risk import Blocks
     from pacbayes.runs.folder import Run
     from pacbayes.settings import Settings
     from pacbayes.training.loop import Evaluation, Progress
 
-__all__ = ["show_prior", "show_training"]
+__all__ = ["blocks", "show_prior", "show_training"]
 
+_SOON = 10.0  # seconds between lines on the draws of a certificate
 _SILENCE = 30.0  # seconds without output after which a line is printed if there is no bar
 
 
@@ -40,6 +44,17 @@ def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) ->
     display.follow(steps)
 
 
+def blocks(parts: Blocks) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pass on the blocks of a certificate's examples, and say every while how many are done."""
+    started = spoke = time.monotonic()
+    for done, part in enumerate(parts):
+        if time.monotonic() - spoke > _SOON:
+            left = duration((time.monotonic() - started) * (len(parts) - done) / done)
+            _console(quiet=False).print(f"block {done} of {len(parts)}, {left} left")
+            spoke = time.monotonic()
+        yield part
+
+
 def _console(*, quiet: bool) -> Console:
     return Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
 
@@ -47,11 +62,9 @@ def _console(*, quiet: bool) -> Console:
 def _summary(run: Run) -> str:
     """Return data, network and settings in a line."""
     s, record = run.settings, run.record
-    shape = "-".join(map(str, record.architecture.sizes))
-    units = s.activation if s.widths else "linear"
     scales = "learned" if s.learned_scale else "unit"
     return (
-        f"{record.data.source.name}: {shape} {units}, {s.objective}, {scales} scales, "
+        f"{record.data.source.name}: {record.title}, {s.objective}, {scales} scales, "
         f"{s.protocol} protocol, {s.epochs} epochs"
     )
 

@@ -21,6 +21,7 @@ from pacbayes.choices import (
     Protocol,
 )
 from pacbayes.cli import completion
+from pacbayes.cli.networks import check_network, choice_of, whole_numbers
 from pacbayes.cli.options import (
     AsJson,
     Quiet,
@@ -46,6 +47,7 @@ _run = partial(typer.Option, rich_help_panel="Run")
 _model = partial(typer.Option, rich_help_panel="Models other than networks")
 _data = partial(typer.Option, rich_help_panel="Data")
 _network = partial(typer.Option, rich_help_panel="Network (posterior Q)")
+_conv = partial(typer.Option, rich_help_panel="Convolutions (--network conv)")
 _prior = partial(typer.Option, rich_help_panel="Prior P")
 _objective = partial(typer.Option, rich_help_panel="Objective")
 _steps = partial(typer.Option, rich_help_panel="Optimisation")
@@ -119,12 +121,35 @@ def train(
         float | None,
         _model(help="Leave doubtful examples unanswered, so that others err at most so often."),
     ] = None,
+    network: Annotated[
+        str,
+        _network(
+            metavar="dense|conv|FILE.py:FUNCTION",
+            help="Dense layers, convolutions, or a module that your function builds; it is called "
+            "with the shape of an example and the number of scores.",
+        ),
+    ] = "dense",
     activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
     widths: Annotated[
         str | None,
         _network(
             help="Hidden layers, none for a linear model.  [default: 100,100,100; for a table 100]"
         ),
+    ] = None,
+    channels: Annotated[
+        str | None, _conv(help="Channels of every convolution.  [default: 16,32]")
+    ] = None,
+    kernels: Annotated[str | None, _conv(help="Side lengths of the kernels.")] = None,
+    strides: Annotated[str | None, _conv(help="Strides of the kernels.")] = None,
+    padding: Annotated[
+        bool | None, _conv("--padding/--no-padding", help="Pad images with zeros.")
+    ] = None,
+    pooling: Annotated[
+        int | None, _conv(help="Average images to a grid of this side at the end.")
+    ] = None,
+    batch_norm: Annotated[
+        bool | None,
+        _conv("--batch-norm/--no-batch-norm", help="Batch norm, for a prior that learns."),
     ] = None,
     estimator: Annotated[
         Estimator | None,
@@ -154,7 +179,8 @@ def train(
         float | None, _prior(help="Learning rate for P.  [default: 0.01]")
     ] = None,
     prior_augmentation: Annotated[
-        Augmentation | None, _prior(help="Rotate and shift the images P learns from.")
+        Augmentation | None,
+        _prior(help="Rotate and shift the images P learns from, or crop and flip them."),
     ] = None,
     objective: Annotated[
         Objective | None,
@@ -205,12 +231,16 @@ def train(
 
     pacbayes train --dataset mnist --prior-fraction 0.5 --out runs/ten
 
+    pacbayes train --dataset mnist --network conv --out runs/conv
+
+    pacbayes train --dataset my.npz --network my_network.py:build --out runs/own
+
     pacbayes train --dataset my.csv --model best --cost ill=10 --out runs/best
     """
     started = time.monotonic()
     _check_network(per_class=per_class, cost=cost, target_error=target_error)
     from pacbayes.data import DataSource
-    from pacbayes.defaults import for_table
+    from pacbayes.defaults import for_module, for_table
     from pacbayes.settings import Settings
 
     own = DataSource(
@@ -249,24 +279,41 @@ def train(
             "seed": seed,
         }
     )
+    layers = {
+        "channels": whole_numbers("--channels", channels),
+        "kernels": whole_numbers("--kernels", kernels),
+        "strides": whole_numbers("--strides", strides),
+        "padding": padding,
+        "pooling": pooling,
+        "batch_norm": batch_norm,
+    }
+    dense = network == "dense"
+    check_network(network, {**layers, "estimator": estimator, "widths": widths})
+    _check_module(network, activation, protocol)
     table = own.is_table and protocol == "fast"
     _check_effective(changes, objective, learned=bool(changes.get("prior_fraction", table)))
     settings_of = partial(Settings.of, protocol, activation, objective)
-    settings_of(**(for_table(1000, changes) if table else changes))  # fails before data are loaded
+    if not dense:
+        layers["widths"] = changes.pop("widths", None)
+    defaults = partial(for_table if dense else for_module, given=changes)
+    settings_of(**(defaults(1000) if table or not dense else changes))  # fails before data are read
     set_threads(threads)
     from pacbayes import runs
 
     source, read, fell_back = _load(*sources, tensorboard)
-    if fell_back:  # bundled data are too few for three hidden layers
+    if fell_back and dense:  # bundled data are too few for three hidden layers
         changes.setdefault("widths", ())
+    elif not dense:
+        changes = defaults(len(read.y_train))
     elif table:
         groups = None if read.groups is None else len(set(read.groups.tolist()))
         changes = for_table(len(read.y_train), changes, groups)
     settings = settings_of(classes=len(read.classes), **changes)
     data = runs.featured(read, settings)
+    choice = choice_of(network, layers, learned=bool(settings.prior_fraction))
     already = _trained(runs.planned_runs(out, settings))
     learn, follow = _followers(data, out, tensorboard, quiet=quiet or as_json)
-    trained = runs.train_all(out, settings, source, data, follow_prior=learn, follow=follow)
+    trained = runs.train_all(out, settings, source, data, choice, follow_prior=learn, follow=follow)
     _show(trained, None if already else started, as_json=as_json)
 
 
@@ -358,6 +405,14 @@ def _check_network(*, per_class: bool, cost: list[str] | None, target_error: flo
     for option, value in (("--cost", cost), ("--target-error", target_error)):
         if value is not None:
             raise ValueError(f"{option} needs --model boosting, forest, linear or best")
+
+
+def _check_module(network: str, activation: str, protocol: str) -> None:
+    """Refuse choices that are for dense networks alone."""
+    if network != "dense" and activation != "relu":
+        raise ValueError(f"--activation {activation} needs --network dense")
+    if network != "dense" and protocol != "fast":
+        raise ValueError(f"--protocol {protocol} needs --network dense")
 
 
 def _check_unlearned(changes: dict[str, Any]) -> None:

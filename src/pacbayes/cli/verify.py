@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pacbayes.redraw import Body
     from pacbayes.verify import Finding
+
+    Prior = dict[str, NDArray[np.float32]]
 
 __all__ = ["show_checks", "verify"]
 
@@ -50,7 +53,8 @@ def verify(
 
     Computes the hashes, the δ ledger, n, a data-free prior, the KL, the Monte-Carlo term and the
     bound again, in interval arithmetic and without PyTorch. The training risk is taken as claimed
-    unless --full makes the same draws again; the errors of a drawn network are always counted. A
+    unless --full makes the same draws again; the errors of a drawn network are always counted, but
+    those of convolutions and modules of your own only with --full, which runs their code. A
     learned prior is taken as learned from its part unless --relearn learns it again, with PyTorch.
     Exit code 1 means that a check failed.
 
@@ -64,8 +68,8 @@ def verify(
 
     paths = certificates_in(certificate)
     check = partial(verified, full=full, data=data)
-    if relearn:
-        check = partial(check, prior=_learned_again(paths[0].parent, data))
+    prior = _learned_again(paths[0].parent, data) if relearn else None
+    check = partial(check, prior=prior, body=_body(paths[0].parent, prior) if full else None)
     if as_json:
         found = [list(check(path)) for path in paths]
         _print_json(list(chain(*found)))
@@ -80,7 +84,18 @@ def _print_json(found: list[Finding]) -> None:
     print(json.dumps({"holds": _hold(found), "findings": [asdict(f) for f in found]}))
 
 
-def _learned_again(run: Path, data: Path | None) -> dict[str, NDArray[np.float32]]:
+def _body(run: Path, prior: Prior | None) -> Body | None:
+    """Return the module of a run that is not dense, which runs its code."""
+    path = run / "run.json"
+    if not path.is_file() or json.loads(path.read_bytes()).get("network") is None:
+        return None  # dense: no PyTorch is needed
+    from pacbayes import runs
+    from pacbayes.runs.evaluation import module_body
+
+    return module_body(runs.open_run(run), prior)
+
+
+def _learned_again(run: Path, data: Path | None) -> Prior:
     from pacbayes import runs
     from pacbayes.cli import console
 

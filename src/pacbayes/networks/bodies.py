@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from pacbayes.networks.activations import FUNCTIONS, Rule
 from pacbayes.networks.draws import Draw
-from pacbayes.networks.evaluated import Evaluated
+from pacbayes.networks.evaluated import Evaluated, check_activations
 from pacbayes.networks.gaussian import Gaussian, drawn_state
 from pacbayes.networks.layers import GaussianLinear
 
@@ -78,7 +78,7 @@ class Deterministic(nn.Module):
         return self
 
     def draw(self, x: Tensor, T: int) -> Draw:
-        a = self.module(x)
+        a = check_activations(self.module(x), len(x))
         if not torch.is_grad_enabled():
             _check_repeatable(self.module, x, a, "the body is not deterministic; use Sampled")
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))

@@ -15,7 +15,7 @@ from pacbayes.networks.draws import Draw
 from pacbayes.networks.gaussian import Gaussian, gaussians
 from pacbayes.networks.local import LocalDraws
 
-__all__ = ["Evaluated"]
+__all__ = ["Evaluated", "check_activations"]
 
 _CLOSE = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative rounding in batches of other sizes
 
@@ -65,12 +65,7 @@ class Evaluated(nn.Module):
         """Return the module's activations, (B, d), at weights by the names of their Gaussians."""
         every = {place: weights[name] for name, places in self.places.items() for place in places}
         a: Tensor = functional_call(self.module, every, (x,), tie_weights=False)
-        if a.dim() != 2 or len(a) != len(x):
-            raise ValueError(
-                f"a body must return activations of shape ({len(x)}, d) for {len(x)} examples, got "
-                f"{tuple(a.shape)}; end it with nn.Flatten() or a mean over positions"
-            )
-        return a
+        return check_activations(a, len(x))
 
     def checked(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         """Return the same; refuse a module with a memory, or one that mixes the examples."""
@@ -114,6 +109,16 @@ class Evaluated(nn.Module):
             noise = torch.from_numpy(np.asarray(generator.standard_normal(g.mean.shape)))
             weights[name] = (g.mean + g.log_scale.exp() * noise.to(g.mean)).detach()
         return weights
+
+
+def check_activations(a: Tensor, examples: int) -> Tensor:
+    """Return a body's activations; raise ValueError unless they are a row for each example."""
+    if a.dim() != 2 or len(a) != examples:
+        raise ValueError(
+            f"a body must return activations of shape ({examples}, d) for {examples} examples, got "
+            f"{tuple(a.shape)}; end it with nn.Flatten() or a mean over positions"
+        )
+    return a
 
 
 def _compare(together: Tensor, apart: Tensor) -> None:

@@ -35,6 +35,8 @@ def fold_batch_norm(module: nn.Module) -> nn.Module:
             fused: nn.Module = fuse_linear_bn_eval(layer, batch_norm)
         else:
             fused = fuse_conv_bn_eval(layer, batch_norm)
+        trained = any(p.requires_grad for p in (*layer.parameters(), *batch_norm.parameters()))
+        fused.requires_grad_(trained)  # the new bias too
         folded.set_submodule(before, fused)
         folded.set_submodule(norm, nn.Identity())
     return folded

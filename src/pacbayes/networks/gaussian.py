@@ -208,7 +208,7 @@ def has_state_outside(module: nn.Module) -> bool:
 def _outside(module: nn.Module) -> list[tuple[str, Tensor]]:
     inside = {id(t) for g in gaussians(module).values() for t in (*g.parameters(), *g.buffers())}
     every = (*module.named_parameters(), *module.named_buffers())
-    return [(name, tensor) for name, tensor in every if id(tensor) not in inside]
+    return sorted((name, tensor) for name, tensor in every if id(tensor) not in inside)
 
 
 def digest_prior(module: nn.Module) -> str:

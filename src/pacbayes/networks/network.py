@@ -12,7 +12,7 @@ from pacbayes.data.tasks import Task, task_of
 from pacbayes.networks import heads
 from pacbayes.networks.bodies import Body, Freshness, Sampled
 from pacbayes.networks.draws import Draw, estimate, no_baseline
-from pacbayes.networks.gaussian import digest_outside, digest_prior
+from pacbayes.networks.gaussian import digest_outside, digest_prior, gaussians
 from pacbayes.networks.heads import Head
 from pacbayes.networks.layers import GaussianLinear
 
@@ -89,6 +89,11 @@ class Network(nn.Module):
     def set_prior_seed(self, seed: int | None) -> None:
         """Record that the prior, as it is now, was drawn from a seed."""
         self._drawn_by = None if seed is None else (seed, digest_prior(self))
+
+    def prior_state(self) -> dict[str, Tensor]:
+        """Return everything that predicts or bounds and is not Q: the prior, and what is frozen."""
+        own = {f"{name}.{kind}" for name in gaussians(self) for kind in ("mean", "log_scale")}
+        return {name: t for name, t in self.state_dict().items() if name not in own}
 
     @property
     def outputs(self) -> int:

@@ -19,6 +19,7 @@ from pacbayes.randomness import keyed_generator
 
 __all__ = [
     "EmpiricalRisk",
+    "Follow",
     "empirical_risk",
     "exact_risk",
     "keyed_mean",
@@ -26,6 +27,9 @@ __all__ = [
     "majority_vote",
     "predict_randomised",
 ]
+
+Blocks = list[tuple[Tensor, Tensor]]
+Follow = Callable[[Blocks], Iterator[tuple[Tensor, Tensor]]]
 
 _ROWS = 20_000  # of T·B per block, to keep memory flat and the working set near the cache
 _FEW = 64  # examples in a block that shares a draw (fewer give more draws) or is summed exactly
@@ -130,6 +134,7 @@ def keyed_risk(
     samples: int,
     key: bytes,
     sampler: Sampler | None = None,
+    follow: Follow = iter,
 ) -> EmpiricalRisk:
     """Measure E_Q R_S by draws that a key determines, in float64.
 
@@ -139,6 +144,7 @@ def keyed_risk(
 
     Args:
         sampler: of a dense body, another than PyTorch's.
+        follow: passes on the blocks of a body whose draws they share, perhaps showing progress.
     """
     check_examples(x, y, network.task)
     if network.body.freshness == "per-example":
@@ -148,7 +154,7 @@ def keyed_risk(
         inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
         return network.loss(network.draw_with(inputs, T, generator).double(), labels)
 
-    return keyed_mean(losses, x, y, samples, key, network.body.freshness)
+    return keyed_mean(losses, x, y, samples, key, network.body.freshness, follow)
 
 
 @torch.no_grad()
@@ -159,6 +165,7 @@ def keyed_mean(
     samples: int,
     key: bytes,
     freshness: Freshness,
+    follow: Follow = iter,
 ) -> EmpiricalRisk:
     """Average losses, (T, B) for a block of examples and labels at T draws by a generator."""
     if samples < 1:
@@ -166,7 +173,8 @@ def keyed_mean(
     size = _FEW if freshness == "per-batch" else _EXAMPLES
     draws = 1 if freshness == "exact" else samples
     sums = _Sums()
-    for block, (inputs, labels) in enumerate(zip(x.split(size), y.split(size), strict=True)):
+    blocks = list(zip(x.split(size), y.split(size), strict=True))
+    for block, (inputs, labels) in enumerate(follow(blocks)):
         for part in range(0, draws, _DRAWS):
             T = min(_DRAWS, draws - part)
             generator = keyed_generator(key, block, part // _DRAWS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,13 +15,19 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
+from pacbayes.networks.bodies import Body, Deterministic
 from pacbayes.networks.evaluated import Evaluated
-from pacbayes.networks.gaussian import INITIAL_VARIANCE, Gaussian, truncated_normal
+from pacbayes.networks.gaussian import (
+    INITIAL_VARIANCE,
+    Gaussian,
+    gaussians,
+    truncated_normal,
+)
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.randomness import seeded
 
-__all__ = ["stochastic"]
+__all__ = ["Start", "draw_order", "stochastic"]
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -31,45 +39,81 @@ def stochastic(
     scale: float = 1.0,
     learned_scale: bool = True,
     seed: int | None = None,
+    example: Tensor | None = None,
 ) -> Network:
     """Make a network with Q and P over every trainable parameter of a deterministic module.
 
     The module's final `nn.Linear` becomes the last layer, which is integrated exactly; the rest is
     evaluated at drawn parameters. The module itself is not changed. Frozen parameters and buffers
-    stay outside Q: they must not have seen the bound set.
+    stay outside Q: they must not have seen the bound set. If all but the last layer is frozen, the
+    network's output is exact.
 
     Args:
         module: maps examples (B, …) to scores: one for two classes, one each for more.
         last: name of the module's final `nn.Linear`, after which nothing may follow; found by
-            itself in an `nn.Sequential`. Or a layer to put on top of a module without one.
+            itself in an `nn.Sequential`, or with an example. Or a layer to put on top of a module
+            without one.
         scale: prior standard deviation of every parameter.
         learned_scale: whether Q has a trainable standard deviation for every parameter.
         seed: draw the prior's means anew, weights and biases as those of a dense network and norms
             as one and zero; a certificate pays for the seed. None takes the module's own
             parameters, which must not have seen the bound set.
+        example: a batch (B, …) to find the final layer with, if the module is not a sequence.
 
     Raises:
         ValueError: the module has randomness or a memory of its own, or no final layer was found.
     """
-    body, linear = _split(copy.deepcopy(module), last)
-    for part in (body, linear):
+    rest, linear = _split(copy.deepcopy(module), last, example)
+    for part in (rest, linear):
         _check(part)
+    layer = _gaussian(linear, scale, learned_scale)
+    if any(p.requires_grad for p in rest.parameters()):
+        body: Body = Evaluated(rest, scale=scale, learned_scale=learned_scale)
+    else:
+        body = Deterministic(rest)
+    network = Network(body, layer)
     if seed is not None:
         with seeded(seed, "prior"), torch.no_grad():
-            for part in (body, linear):
-                _draw_means(part)
-    layer = _gaussian(linear, scale, learned_scale)
-    evaluated = Evaluated(body, scale=scale, learned_scale=learned_scale)
-    network = Network(evaluated, layer)
+            _draw_means(network)
     network.set_prior_seed(seed)
     return network
 
 
-def _split(module: nn.Module, last: str | nn.Linear | None) -> tuple[nn.Module, nn.Linear]:
+@dataclass(frozen=True)
+class Start:
+    """Where a data-free prior has the means of one Gaussian: drawn, or at one or zero."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Literal["normal", "one", "zero"]
+
+
+def draw_order(network: Network) -> list[Start]:
+    """Return every Gaussian of a network in the order in which a data-free prior is drawn."""
+    found = []
+    for name, g in gaussians(network).items():
+        owner, kind = _owner(network.body, name), "normal"
+        if isinstance(owner, _NORMS):
+            kind = "one" if name.endswith(".weight") else "zero"
+        found.append(Start(name, tuple(g.mean.shape), kind))  # type: ignore[arg-type]
+    return found
+
+
+def _owner(body: Body, name: str) -> nn.Module | None:
+    """Return the part of the module that has a Gaussian's draw as its parameter."""
+    prefix = "body.posterior."
+    if not isinstance(body, Evaluated) or not name.startswith(prefix):
+        return None
+    return body.module.get_submodule(name.removeprefix(prefix).rpartition(".")[0])
+
+
+def _split(
+    module: nn.Module, last: str | nn.Linear | None, example: Tensor | None
+) -> tuple[nn.Module, nn.Linear]:
     """Take the final layer out of a module, where the identity stays."""
     if isinstance(last, nn.Linear):
         return module, copy.deepcopy(last)
-    name = _final(module) if last is None else last
+    name = (_final(module) or _called_last(module, example)) if last is None else last
     linear = dict(module.named_modules()).get(name or "")
     if type(linear) is not nn.Linear or not name:
         raise ValueError(
@@ -86,7 +130,29 @@ def _final(module: nn.Module) -> str | None:
     while isinstance(module, nn.Sequential) and len(module):
         path.append(str(len(module) - 1))
         module = module[-1]
-    return ".".join(path) or None
+    return ".".join(path) if type(module) is nn.Linear else None
+
+
+@torch.no_grad()
+def _called_last(module: nn.Module, example: Tensor | None) -> str | None:
+    """Return the name of the `nn.Linear` whose output, unchanged, is that of the module."""
+    if example is None:
+        return None
+    module = copy.deepcopy(module).eval()
+    calls: list[tuple[str, Tensor, int]] = []
+
+    def note(name: str, output: Tensor) -> None:
+        calls.append((name, output, output._version))
+
+    linears = [(name, m) for name, m in module.named_modules() if type(m) is nn.Linear]
+    for name, linear in linears:
+        linear.register_forward_hook(lambda _, __, output, name=name: note(name, output))
+    output = module(example)
+    names = [name for name, _, _ in calls]
+    for name, own, version in calls:
+        if own is output and output._version == version and names.count(name) == 1:
+            return name
+    return None
 
 
 def _gaussian(linear: nn.Linear, scale: float, learned_scale: bool) -> GaussianLinear:
@@ -100,16 +166,18 @@ def _gaussian(linear: nn.Linear, scale: float, learned_scale: bool) -> GaussianL
     return layer
 
 
-def _draw_means(module: nn.Module) -> None:
-    deviation = math.sqrt(INITIAL_VARIANCE)
-    for part in module.modules():
-        for name, p in part.named_parameters(recurse=False):
-            if not p.requires_grad:
-                continue
-            if isinstance(part, _NORMS):
-                p.fill_(1.0 if name == "weight" else 0.0)
-            else:
-                p.copy_(truncated_normal(tuple(p.shape), deviation))
+def _draw_means(network: Network) -> None:
+    """Set all means: weights and biases drawn as those of a dense network, norms at one and zero.
+
+    Every Gaussian is drawn once, so that `verify` can draw the same from names and shapes alone.
+    """
+    deviation, every = math.sqrt(INITIAL_VARIANCE), gaussians(network)
+    fixed = {"one": 1.0, "zero": 0.0}
+    for start in draw_order(network):
+        drawn = start.kind == "normal"
+        means = truncated_normal(start.shape, deviation) if drawn else fixed[start.kind]
+        for tensor in (every[start.name].mean, every[start.name].prior_mean):
+            tensor.copy_(torch.as_tensor(means))
 
 
 def _check(module: nn.Module) -> None:

@@ -59,15 +59,15 @@ def run_page(contents: RunContents) -> str:
 
 
 def _units(contents: RunContents) -> str:
-    s = contents.record.settings
-    return s.activation if s.widths else "linear"
+    title = contents.record.title
+    return title.rpartition(" ")[2] if contents.record.network is None else title
 
 
 def _lead(contents: RunContents) -> str:
     """Summarise the run in a line or two."""
     s, data = contents.record.settings, contents.record.data
     parts = [
-        f"network {'-'.join(map(str, contents.record.architecture.sizes))}, {_units(contents)}",
+        f"network {contents.record.title}",
         f"objective {s.objective}",
         f"{'learned' if s.learned_scale else 'fixed'} standard deviations",
     ]

@@ -1,10 +1,11 @@
 """A run on disk: settings and prior first, then checkpoints, then a posterior and certificates.
 
 run.json                settings, data, hash of the prior, versions
+network.py              the code that builds the network, if it is the user's own
 features.json           how the columns of a table became features
 split.safetensors       indices of the bound set, if the prior learned from the other examples
 learning.safetensors    checkpoint of the prior's learning, until it is done
-prior.safetensors       P, written before the bound set is used
+prior.safetensors       P, and what a network has outside Q, written before the bound set is used
 checkpoint.safetensors  checkpoint of training
 history.json            every evaluation
 posterior.safetensors   Q, from the best evaluated epoch by bound
@@ -15,6 +16,7 @@ test.json               errors on the test part, if there is one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,11 @@ from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset
 from pacbayes.data.encoding import Encoding
 from pacbayes.files import DamagedFileError, file_sha256, load_json, load_tensors
-from pacbayes.networks.architecture import build_network
+from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
+from pacbayes.runs.blueprint import Blueprint
+from pacbayes.runs.code import allowed_copy
 from pacbayes.runs.features import encoding_of
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.versions import versions
@@ -168,15 +173,23 @@ class Run:
             raise DamagedFileError(f"{path} must hold int64 indices, got {index.dtype}")
         return index
 
+    @property
+    def blueprint(self) -> Blueprint:
+        """What the run's network is built from; code of its own must be allowed to run."""
+        network, code = self.record.network, None
+        if network is not None and isinstance(network.architecture, OwnModule):
+            code = allowed_copy(self.folder, network.architecture.sha256)
+        return Blueprint.of(self.record, code)
+
     def build_network(self) -> Network:
         """Build the network of the run's architecture, untrained."""
-        data = self.record.data
-        return build_network(self.settings, data.features, len(data.classes))
+        return self.blueprint.build()
 
     def start_network(self) -> Network:
         """Build the network before training: Q = P."""
         network, prior = self.build_network(), self.load_prior()
-        means = {k.replace("prior_mean", "mean"): v for k, v in prior.items() if "prior_mean" in k}
+        self._check_tensors("prior", prior, network.prior_state())
+        means = {f"{name}.mean": prior[f"{name}.prior_mean"] for name in gaussians(network)}
         network.load_state_dict(network.state_dict() | prior | means)
         return network
 
@@ -187,13 +200,20 @@ class Run:
                 f"{self.folder} is not fully trained; run the same train command to resume it"
             )
         network = self.build_network()
-        posterior, _ = self.load_own("posterior.safetensors")
-        if posterior.keys() != dict(network.named_parameters()).keys():
-            raise DamagedFileError(
-                f"{self.folder / 'posterior.safetensors'} is not a posterior of the run's network"
-            )
-        network.load_state_dict(network.state_dict() | posterior | self.load_prior())
+        posterior, prior = self.load_own("posterior.safetensors")[0], self.load_prior()
+        trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        self._check_tensors("posterior", posterior, trained)
+        self._check_tensors("prior", prior, network.prior_state())
+        network.load_state_dict(network.state_dict() | posterior | prior)
         return network
+
+    def _check_tensors(
+        self, name: str, found: dict[str, Tensor], expected: Mapping[str, Tensor]
+    ) -> None:
+        """Raise DamagedFileError unless a file has the network's tensors, in their shapes."""
+        if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in expected.items()}:
+            path = self.folder / f"{name}.safetensors"
+            raise DamagedFileError(f"{path} is not a {name} of the run's network")
 
 
 def open_run(folder: Path) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,7 +20,8 @@ from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.risk import majority_vote, predict_randomised
-from pacbayes.networks.weights import prior_weights, scores
+from pacbayes.networks.sampler import is_placed
+from pacbayes.networks.weights import Weights, prior_weights, scores
 from pacbayes.randomness import seeded
 from pacbayes.runs.folder import Run
 from pacbayes.runs.record import DataRecord
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 VOTES = 100
+FEW_VOTES = 10  # of a module, whose draws are dear
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def count_test_errors(
     return TestErrors(
         randomised=_mean(drawn != y),
         vote=_mean(network.task.wrong(share, y)),
-        votes=VOTES,
+        votes=_votes(network),
         n=len(x),
         drawn=_error_of_kept(run, network, x, y),
         fixed=_error_of_prior(run, network, x, y),
@@ -91,14 +94,19 @@ def count_test_errors(
 def _error_of_kept(run: Run, network: Network, x: Tensor, y: Tensor) -> float | None:
     if run.certificate_path(Predictor.DRAWN).exists():
         with suppress(ValueError, OSError):  # a damaged file is for `verify` to report
-            return _mean(network.task.wrong(scores(network, run.load_drawn(), x), y))
+            return _error_of(network, run.load_drawn(), x, y)
     return None
 
 
 def _error_of_prior(run: Run, network: Network, x: Tensor, y: Tensor) -> float | None:
     if not run.settings.prior_fraction:
         return None
-    return _mean(network.task.wrong(scores(network, prior_weights(network), x), y))
+    return _error_of(network, prior_weights(network), x, y)
+
+
+def _error_of(network: Network, weights: Weights, x: Tensor, y: Tensor) -> float:
+    exact = copy.deepcopy(network).double().eval()
+    return _mean(network.task.wrong(scores(exact, weights, x), y))
 
 
 def _mean(wrong: Tensor) -> float:
@@ -110,11 +118,15 @@ def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     fast = sampler(network)
     if fast is None:  # weights are drawn for a batch
         with seeded(run.settings.seed, "prediction"):
-            return predict_randomised(network, x), majority_vote(network, x, VOTES)
+            return predict_randomised(network, x), majority_vote(network, x, _votes(network))
     ask = partial(decide, network, x=x, seed=run.settings.seed, samples=VOTES, sampler=fast)
     output = ask(predictor=Predictor.VOTE).output
     assert output is not None
     return network.task.encode(ask(predictor=Predictor.RANDOMISED).index), output
+
+
+def _votes(network: Network) -> int:
+    return VOTES if is_placed(network) else FEW_VOTES
 
 
 def certified_predictor(run: Run) -> Predictor:

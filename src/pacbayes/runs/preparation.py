@@ -18,20 +18,23 @@ from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
 from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
-from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
+from pacbayes.runs.blueprint import Blueprint, Choice
+from pacbayes.runs.code import FILE as CODE
+from pacbayes.runs.code import save_copy
 from pacbayes.runs.features import FILE, features_sha256, save_features
 from pacbayes.runs.folder import Run, open_run
-from pacbayes.runs.record import DataRecord, RunRecord
+from pacbayes.runs.record import DataRecord, ModuleRecord, RunRecord
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
+from pacbayes.training.learning import PlainTraining
 from pacbayes.training.loop import Progress, run_to_end
-from pacbayes.training.priors import Teacher, as_prior, split
+from pacbayes.training.priors import Teacher, split
 
 __all__ = ["learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
 
 _LEARNING = "learning.safetensors"
-_CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE)
+_CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE, CODE)
 _OF_LEARNING = (
     "prior_epochs",
     "prior_rate",
@@ -44,17 +47,24 @@ class _Plan:
     """What a run will be: its record of the data, and the two parts of the examples."""
 
     record: DataRecord
+    blueprint: Blueprint
     own: Tensor | None = None  # the prior's examples, if it learns
     bound: dict[str, Tensor] | None = None  # the other ones' indices, as saved
     plain: bool = True  # features are columns as they are
 
     def request(self, settings: Settings) -> str:
         """Return what a prior is learned for, in one string."""
-        return settings.model_dump_json() + self.record.model_dump_json()
+        asked = settings.model_dump_json() + self.record.model_dump_json()
+        architecture = self.blueprint.architecture
+        return asked if architecture is None else asked + architecture.model_dump_json()
 
 
 def prior_steps(
-    folder: Path, settings: Settings, source: DataSource, data: Dataset
+    folder: Path,
+    settings: Settings,
+    source: DataSource,
+    data: Dataset,
+    network: Choice | None = None,
 ) -> Iterator[Progress]:
     """Learn the prior from its part of the data, saving along the way.
 
@@ -62,7 +72,7 @@ def prior_steps(
     """
     if not settings.prior_fraction or (folder / "run.json").exists():
         return
-    plan = _plan(folder, settings, source, data)
+    plan = _plan(folder, settings, source, data, network)
     if not (folder / _LEARNING).exists():
         _check(plan, settings, data)
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,23 +85,33 @@ def prior_steps(
     yield from run_to_end(teacher, save)
 
 
-def prepare(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> Run:
-    """Create a run, or open the one in the folder if it has the same settings and data."""
-    plan = _plan(folder, settings, source, data)
+def prepare(
+    folder: Path,
+    settings: Settings,
+    source: DataSource,
+    data: Dataset,
+    network: Choice | None = None,
+) -> Run:
+    """Create a run, or open the one in the folder if it has the same settings and data.
+
+    Args:
+        network: what `chosen` returns for a network that is not dense.
+    """
+    plan = _plan(folder, settings, source, data, network)
     if (folder / "run.json").exists():
         return _reopened(folder, settings, plan)
     if (folder / "sweep.json").exists():
         raise ValueError(f"{folder} is a store of `pacbayes reproduce`; choose another --out")
     new, remarks = not folder.exists(), _check(plan, settings, data)
     if plan.own is None:
-        network = build_network(settings, plan.record.features, len(plan.record.classes))
+        made = plan.blueprint.build()
     else:
-        for _ in prior_steps(folder, settings, source, data):
+        for _ in prior_steps(folder, settings, source, data, network):
             pass
-        network = as_prior(_teacher(folder, settings, data, plan), settings)
+        made = plan.blueprint.as_prior(_teacher(folder, settings, data, plan))
     try:
         record = plan.record.model_copy(update={"remarks": remarks})
-        return _created(folder, settings, replace(plan, record=record), network, data.encoding)
+        return _created(folder, settings, replace(plan, record=record), made, data.encoding)
     except BaseException:
         with suppress(OSError):  # the error that counts is the first
             _remove(folder, empty_too=new and plan.own is None)
@@ -114,11 +134,12 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
         )
     own = split(len(data.x_train), settings.prior_fraction, settings.seed, data.groups)[0]
     x, y = (tensor[own].contiguous() for tensor in data.tensors("train"))
-    teacher = Teacher(x, y, settings, len(data.classes))
+    blueprint = run.blueprint
+    teacher = blueprint.teacher(x, y)
     for _ in teacher.steps():
         pass
-    state = as_prior(teacher, settings).state_dict()
-    return {name: tensor.numpy() for name, tensor in state.items() if "prior_" in name}
+    state = blueprint.as_prior(teacher).prior_state()
+    return {name: tensor.numpy() for name, tensor in state.items()}
 
 
 def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
@@ -139,10 +160,16 @@ def _created(
         save_features(folder, encoding)
     if plan.bound is not None:
         save_tensors(folder / "split.safetensors", plan.bound)
+    if plan.blueprint.code is not None:
+        save_copy(folder, plan.blueprint.code)
     path = folder / "prior.safetensors"
-    save_tensors(path, {k: v for k, v in network.state_dict().items() if "prior_" in k})
+    save_tensors(path, network.prior_state())
     record = RunRecord(
-        settings=settings, data=plan.record, prior_sha256=file_sha256(path), versions=versions()
+        settings=settings,
+        data=plan.record,
+        network=plan.blueprint.record(network),
+        prior_sha256=file_sha256(path),
+        versions=versions(),
     )
     save_json(folder / "run.json", record.model_dump(mode="json"))
     (folder / _LEARNING).unlink(missing_ok=True)
@@ -159,6 +186,7 @@ def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
     differing = [
         *_difference(run.settings, settings, idle),
         *_difference(have, want, newer),
+        *_other_network(run.record.network, plan.blueprint),
     ]
     if differing:
         raise ValueError(
@@ -167,6 +195,14 @@ def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
         )
     run.load_prior()
     return run
+
+
+def _other_network(have: ModuleRecord | None, want: Blueprint) -> list[str]:
+    found = None if have is None else have.architecture
+    if found == want.architecture:
+        return []
+    titles = ("dense" if a is None else a.title for a in (found, want.architecture))
+    return ["network is {}, requested {}".format(*titles)]
 
 
 def _located(record: DataRecord, folder: Path) -> DataRecord:
@@ -190,7 +226,13 @@ def _remove(folder: Path, *, empty_too: bool) -> None:
         folder.rmdir()
 
 
-def _plan(folder: Path, settings: Settings, source: DataSource, data: Dataset) -> _Plan:
+def _plan(
+    folder: Path,
+    settings: Settings,
+    source: DataSource,
+    data: Dataset,
+    network: Choice | None = None,
+) -> _Plan:
     own, bound = None, None
     count = len(data.x_train)
     if settings.prior_fraction:
@@ -211,7 +253,14 @@ def _plan(folder: Path, settings: Settings, source: DataSource, data: Dataset) -
         label=_label(data),
         names=data.names,
     )
-    return _Plan(record, own, bound, plain=data.encoding is None or data.encoding.plain)
+    blueprint = Blueprint(settings, record.features, len(data.classes))
+    if network is not None:
+        shape = data.shape or (record.features,)
+        blueprint = replace(
+            blueprint, architecture=network.architecture, shape=shape, code=network.code
+        )
+    plain = data.encoding is None or data.encoding.plain
+    return _Plan(record, blueprint, own, bound, plain)
 
 
 def check_groups(count: int) -> int:
@@ -228,10 +277,12 @@ def _label(data: Dataset) -> str | None:
     return None if data.rows is None or data.rows.label is None else data.rows.label.name
 
 
-def _teacher(folder: Path, settings: Settings, data: Dataset, plan: _Plan) -> Teacher:
+def _teacher(
+    folder: Path, settings: Settings, data: Dataset, plan: _Plan
+) -> Teacher | PlainTraining:
     """Return the prior's training, restored from its checkpoint if there is one."""
     x, y = (tensor[plan.own].contiguous() for tensor in data.tensors("train"))
-    teacher = Teacher(x, y, settings, len(data.classes))
+    teacher = plan.blueprint.teacher(x, y)
     path = folder / _LEARNING
     if path.exists():
         tensors, record = load_tensors(path)

@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pacbayes.data import DataSource
 from pacbayes.networks.architecture import DenseArchitecture
+from pacbayes.networks.modules import ModuleArchitecture
+from pacbayes.networks.stochastic import Start
 from pacbayes.settings import Settings
 
-__all__ = ["DataRecord", "RunRecord"]
+__all__ = ["DataRecord", "ModuleRecord", "RunRecord"]
 
 
 class DataRecord(BaseModel):
@@ -30,6 +32,23 @@ class DataRecord(BaseModel):
     remarks: tuple[str, ...] = ()  # on what is unusual in the examples, but allowed
 
 
+class ModuleRecord(BaseModel):
+    """A network other than dense: what builds its module, and every tensor that predicts.
+
+    Attributes:
+        shape: of an example, which the module is called with.
+        weights: the Gaussians of Q, in the order in which a data-free prior is drawn.
+        frozen: shapes of the tensors outside Q, by name; their values are saved with the prior.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    architecture: ModuleArchitecture
+    shape: tuple[int, ...]
+    weights: tuple[Start, ...] = ()
+    frozen: dict[str, tuple[int, ...]] = {}
+
+
 class RunRecord(BaseModel):
     """The contents of run.json."""
 
@@ -38,10 +57,15 @@ class RunRecord(BaseModel):
     format: Literal[1] = 1
     settings: Settings
     data: DataRecord
+    network: ModuleRecord | None = None  # None: dense, as the settings say
     prior_sha256: str
     versions: dict[str, str]
 
     @property
-    def architecture(self) -> DenseArchitecture:
-        """What the run's network is, from which it can be built again."""
-        return DenseArchitecture.of(self.settings, self.data.features, len(self.data.classes))
+    def title(self) -> str:
+        """The network in a few words."""
+        if self.network is not None:
+            return self.network.architecture.title
+        s = self.settings
+        dense = DenseArchitecture.of(s, self.data.features, len(self.data.classes))
+        return f"{'-'.join(map(str, dense.sizes))} {s.activation if s.widths else 'linear'}"

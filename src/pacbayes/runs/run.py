@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -22,6 +22,7 @@ from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.files import file_sha256, save_json, save_tensors
+from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import Weights
 from pacbayes.runs.folder import Run
@@ -63,7 +64,9 @@ def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
 
     yield from run_to_end(trainer, save)
     save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
-    save_tensors(run.folder / "posterior.safetensors", trainer.best, owner)
+    trained = {name for name, p in trainer.network.named_parameters() if p.requires_grad}
+    best = {name: tensor for name, tensor in trainer.best.items() if name in trained}
+    save_tensors(run.folder / "posterior.safetensors", best, owner)
 
 
 def certify_run(
@@ -73,17 +76,20 @@ def certify_run(
     *,
     delta: float,
     bound: CertificateBound,
-    samples: int | None,
-    monte_carlo: MonteCarlo = "kl-chernoff",
+    samples: int | Literal["auto"] | None = "auto",
+    monte_carlo: MonteCarlo | None = None,
     networks: int = 1,
     priors: int | None = None,
+    **drawing: Any,
 ) -> Certificate:
     """Issue the certificate of a trained run and save it in the folder.
 
     Args:
+        monte_carlo: kl-chernoff by default, or stratified-bernstein where a batch shares its draws.
+        drawing: seconds and follow, as for `certify`.
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
-    issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors)
+    issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors, drawing)
     return remarked(_saved(run, *issuer.issue(delta, *run.bound_set(data))), data)
 
 
@@ -101,7 +107,7 @@ def certify_classes(
     *,
     delta: float,
     bound: CertificateBound,
-    samples: int | None,
+    samples: int | Literal["auto"] | None = "auto",
     **given: Any,
 ) -> list[Certificate]:
     """Issue a certificate for every class, of the error on its examples alone; save them all.
@@ -111,7 +117,7 @@ def certify_classes(
     together with probability 1 − δ.
 
     Args:
-        given: monte_carlo, networks and priors, as for `certify_run`.
+        given: monte_carlo, networks, priors, seconds and follow, as for `certify_run`.
     """
     if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
         raise ValueError(
@@ -123,7 +129,9 @@ def certify_classes(
             "--per-class is not offered for groups, whose examples may differ in class"
         )
     names, (x, y) = run.record.data.classes, run.bound_set(data)
-    issuer = _Issuer(run, network, data, bound, samples, **given)
+    known = [name for name in ("seconds", "follow") if name in given]
+    drawing: dict[str, Any] = {name: given.pop(name) for name in known}
+    issuer = _Issuer(run, network, data, bound, samples, **given, drawing=drawing)
     share, codes, found = below(Fraction(delta) / len(names)), _codes(y, len(names)), []
     for i, name in enumerate(names):
         chosen = codes == i
@@ -144,10 +152,11 @@ class _Issuer:
     network: Network
     data: Dataset
     bound: CertificateBound
-    samples: int | None
-    monte_carlo: MonteCarlo = "kl-chernoff"
+    samples: int | Literal["auto"] | None
+    monte_carlo: MonteCarlo | None = None
     networks: int = 1
     priors: int | None = None
+    drawing: Mapping[str, Any] = field(default_factory=dict)
 
     def issue(self, delta: float, x: Tensor, y: Tensor) -> tuple[Certificate, Weights | None]:
         """Return the certificate, and the weights of a network that was drawn for it."""
@@ -169,8 +178,10 @@ class _Issuer:
             given |= {"bound": self.bound, "networks": self.networks}
             issued, drawn = certify_drawn(self.network, x, y, **given)
             return issued, drawn.weights
-        given |= {"monte_carlo": self.monte_carlo, "samples": self.samples}
-        return certify(self.network, x, y, bound=self.bound, **given), None
+        shared = self.network.body.freshness == "per-batch"
+        usual: MonteCarlo = "stratified-bernstein" if shared else "kl-chernoff"
+        given |= {"monte_carlo": self.monte_carlo or usual, "samples": self.samples}
+        return certify(self.network, x, y, bound=self.bound, **given, **self.drawing), None
 
     def _check_groups(self) -> None:
         """Refuse theorems whose risk would have to be sampled for groups."""
@@ -211,7 +222,16 @@ def _assumptions(run: Run) -> Assumptions:
         deduplicated=source.deduplicate or None,
         group=source.group,
         preprocessing=None if run.encoding.plain else FITTED,
+        code=_code(run),
     )
+
+
+def _code(run: Run) -> str | None:
+    """Return the code of the user's own that builds the network, by its hash."""
+    network = run.record.network
+    if network is None or not isinstance(network.architecture, OwnModule):
+        return None
+    return f"{network.architecture.title}, SHA-256 {network.architecture.sha256}"
 
 
 def _saved(

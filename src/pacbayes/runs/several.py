@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pacbayes.data import Dataset, DataSource
+from pacbayes.runs.blueprint import Choice
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import prepare, prior_steps, withdraw
 from pacbayes.runs.run import train_run
@@ -48,6 +49,7 @@ def train_all(
     settings: Settings,
     source: DataSource,
     data: Dataset,
+    network: Choice | None = None,
     *,
     follow_prior: Follow[Settings] = _follow,
     follow: Follow[Run] = _follow,
@@ -58,13 +60,14 @@ def train_all(
     first checkpoint is removed.
 
     Args:
+        network: what `chosen` returns for a network that is not dense.
         follow_prior, follow: advance the steps of a prior's learning and of a run's training, for
             example with a progress bar.
     """
     begun = []
     for folder, own in planned_runs(out, settings):
-        follow_prior(prior_steps(folder, own, source, data), own)
-        begun.append(prepare(folder, own, source, data))
+        follow_prior(prior_steps(folder, own, source, data, network), own)
+        begun.append(prepare(folder, own, source, data, network))
     for run in begun:
         try:
             follow(train_run(run, data), run)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 from torch.nn.modules.dropout import _DropoutNd
 
+from pacbayes.choices import Augmentation
+from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
 from pacbayes.data.checks import check_examples
 from pacbayes.data.tasks import Task, task_of
 from pacbayes.files import load_tensors, save_tensors
@@ -21,7 +25,15 @@ from pacbayes.randomness import stream
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Loop, run_to_end
 
-__all__ = ["Augment", "PlainTraining", "augmented", "learn_prior"]
+__all__ = [
+    "Augment",
+    "PlainTraining",
+    "augmentation",
+    "augmented",
+    "learn_prior",
+    "same_scores",
+    "settled",
+]
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 _AS_THEY_ARE = 0.03  # fraction at the end without augmentation
@@ -34,6 +46,26 @@ def augmented(x: Tensor, augment: Augment | None, seed: int, epoch: int, epochs:
     if augment is None or epoch / epochs >= 1 - _AS_THEY_ARE:
         return x
     return augment(x, torch.Generator().manual_seed((seed + epoch) % 2**63))
+
+
+def augmentation(name: Augmentation, shape: tuple[int, ...]) -> Augment | None:
+    """Return what augments rows of features, which are examples of a shape.
+
+    Raises:
+        ValueError: the examples are not images that it is for.
+    """
+    if name == "none":
+        return None
+    if name == "images":
+        image_side(math.prod(shape))
+        return moved_images
+    if len(shape) != 3:
+        raise ValueError(f"crops and flips need images (channels, height, width), got {shape}")
+
+    def cropped(x: Tensor, generator: torch.Generator) -> Tensor:
+        return crops_and_flips(x.view(-1, *shape), generator).flatten(1)
+
+    return cropped
 
 
 class PlainTraining(Loop):
@@ -129,11 +161,8 @@ def learn_prior(
     )
     loop = PlainTraining(copy.deepcopy(module), x, y, settings, augment)
     _run(loop, checkpoint)
-    learned = loop.model.eval()
-    for part in learned.modules():
-        if isinstance(part, _DropoutNd):
-            part.p = 0.0
-    return _folded(learned, x[:_BLOCK]) if fold else learned
+    learned = _without_dropout(loop.model)
+    return same_scores(learned, fold_batch_norm(learned), x) if fold else learned
 
 
 def _run(loop: PlainTraining, checkpoint: Path | None) -> None:
@@ -167,10 +196,29 @@ def _digest(loop: PlainTraining) -> str:
     return hasher.hexdigest()
 
 
+def settled(module: nn.Module) -> nn.Module:
+    """Return a copy that gives every example the same scores: no dropout, batch norm folded.
+
+    Batch norm stays, with its statistics frozen, where the order of layers cannot be traced. The
+    structure of the result depends on that of the module alone.
+    """
+    frozen = _without_dropout(copy.deepcopy(module))
+    with suppress(ValueError):
+        return fold_batch_norm(frozen)
+    return frozen
+
+
+def _without_dropout(module: nn.Module) -> nn.Module:
+    for part in module.modules():
+        if isinstance(part, _DropoutNd):
+            part.p = 0.0
+    return module.eval()
+
+
 @torch.no_grad()
-def _folded(module: nn.Module, x: Tensor) -> nn.Module:
-    folded = fold_batch_norm(module)
-    before, after = module(x), folded(x)
+def same_scores(module: nn.Module, folded: nn.Module, x: Tensor) -> nn.Module:
+    """Return the folded module; raise ValueError if it has other scores on examples."""
+    before, after = module(x[:_BLOCK]), folded(x[:_BLOCK])
     if not (after - before).abs().max() <= _SAME * before.abs().max():
         raise ValueError(
             "folding batch norm changed the module's scores; use fold=False, which freezes its "

@@ -159,7 +159,7 @@ class Loop(ABC):
 
     @property
     def finished(self) -> bool:
-        return self.epoch >= self.settings.epochs or self.hopeless
+        return (self.epoch >= self.settings.epochs and bool(self.history)) or self.hopeless
 
     @property
     def hopeless(self) -> bool:
@@ -193,6 +193,9 @@ class Loop(ABC):
     def _one_epoch(self) -> Iterator[Progress]:
         start = time.perf_counter()
         s = self.settings
+        if s.epochs == 0:  # the model stays as it is, but it is evaluated
+            yield Progress(0, 1, 1, self._evaluate(0.0))
+            return
         self.begin_epoch()
         order = torch.randperm(self.n).split(s.batch(self.n))
         batches = len(order)
