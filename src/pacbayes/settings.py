@@ -30,6 +30,7 @@ class Settings(BaseModel):
     )  # fraction of the examples that the prior learns from
     prior_epochs: int = Field(100, ge=1)  # epochs of learning the prior
     prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
+    prior_decay: float = Field(0.0, ge=0, le=1)  # weight decay of a module that is a prior
     prior_augmentation: Augmentation = "none"
     objective: Objective = "fix-lambda"
     lam: float | None = Field(

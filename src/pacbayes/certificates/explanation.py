@@ -89,8 +89,15 @@ def _terms(c: Certificate) -> str:
 
 
 def layer_of(part: str) -> str:
-    """Return the layer of a Gaussian, counted from 1, given its name in the network."""
-    number = part.rpartition(".")[0].removeprefix("body.layers.")
+    """Return the layer of a Gaussian, given its name in the network.
+
+    >>> layer_of("body.layers.0.bias"), layer_of("body.posterior.1.conv.weight")
+    ('layer 1', 'module 1.conv')
+    """
+    name = part.rpartition(".")[0]
+    number = name.removeprefix("body.layers.")
+    if name.startswith("body.posterior"):
+        return f"module {name.removeprefix('body.posterior').lstrip('.')}".strip()
     return f"layer {int(number) + 1}" if number.isdigit() else "the last layer"
 
 

@@ -178,6 +178,10 @@ def train(
     prior_rate: Annotated[
         float | None, _prior(help="Learning rate for P.  [default: 0.01]")
     ] = None,
+    prior_decay: Annotated[
+        float | None,
+        _prior(help="Weight decay for P, of networks other than dense.  [default: 0]"),
+    ] = None,
     prior_augmentation: Annotated[
         Augmentation | None,
         _prior(help="Rotate and shift the images P learns from, or crop and flip them."),
@@ -263,6 +267,7 @@ def train(
             "prior_fraction": prior_fraction,
             "prior_epochs": prior_epochs,
             "prior_rate": prior_rate,
+            "prior_decay": prior_decay,
             "prior_augmentation": prior_augmentation,
             "lam": lam,
             "lambda_rate": lambda_rate,
@@ -289,6 +294,8 @@ def train(
     }
     dense = network == "dense"
     check_network(network, {**layers, "estimator": estimator, "widths": widths})
+    if dense and prior_decay is not None:
+        raise ValueError("--prior-decay needs --network conv or a module of your own")
     _check_module(network, activation, protocol)
     table = own.is_table and protocol == "fast"
     _check_effective(changes, objective, learned=bool(changes.get("prior_fraction", table)))
@@ -417,7 +424,7 @@ def _check_module(network: str, activation: str, protocol: str) -> None:
 
 def _check_unlearned(changes: dict[str, Any]) -> None:
     """Refuse the options of a prior that learns where none does."""
-    for name in ("prior_epochs", "prior_rate", "prior_augmentation"):
+    for name in ("prior_epochs", "prior_rate", "prior_decay", "prior_augmentation"):
         if name in changes:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} needs a prior that learns; give --prior-fraction too")

@@ -38,6 +38,7 @@ _CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE, CODE)
 _OF_LEARNING = (
     "prior_epochs",
     "prior_rate",
+    "prior_decay",
     "prior_augmentation",
 )  # without effect where the prior is data-free
 

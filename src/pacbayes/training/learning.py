@@ -98,8 +98,17 @@ class PlainTraining(Loop):
         loss = softplus(-y * score).mean() if score.dim() == 1 else cross_entropy(score, y)
         self.optimiser.zero_grad()
         loss.backward()
+        self._decay(rate)
         self.optimiser.step()
         return float(self.task.wrong(score.detach(), y).mean())
+
+    @torch.no_grad()
+    def _decay(self, rate: float) -> None:
+        """Shrink the weights, but not biases and norms (Loshchilov & Hutter 2019)."""
+        if factor := rate * self.settings.prior_decay:
+            matrices = (p for p in self.model.parameters() if p.dim() > 1 and p.requires_grad)
+            for p in matrices:
+                p.mul_(1 - factor)
 
     @torch.no_grad()
     def measured_risk(self) -> float:
@@ -128,6 +137,7 @@ def learn_prior(
     epochs: int = 20,
     learning_rate: float = 0.01,
     batch_size: int | None = None,
+    decay: float = 0.0,
     augment: Augment | None = None,
     seed: int = 0,
     fold: bool = True,
@@ -143,6 +153,7 @@ def learn_prior(
     Args:
         module: maps examples to scores: one for labels −1/+1, k for class indices.
         x, y: the prior's part, which no bound may be on.
+        decay: weight decay, decoupled as in AdamW; biases and norms have none.
         augment: function of examples and a generator, such as `moved_images`.
         seed: of batches and augmentation; the module's weights are a start, as they are.
         fold: False leaves batch norm, with its statistics frozen.
@@ -156,6 +167,7 @@ def learn_prior(
         epochs=epochs,
         learning_rate=learning_rate,
         batch_size=batch_size,
+        prior_decay=decay,
         evaluate_every=epochs,
         seed=stream(seed, "prior training") >> 1,
     )
