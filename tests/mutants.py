@@ -35,6 +35,7 @@ ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
+MODULES = "tests/runs/test_modules.py"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
@@ -247,6 +248,55 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/evaluated.py", "self.at if t else self.checked", "self.at", STOCHASTIC),
     ("networks/evaluated.py", "g.log_scale.exp() * noise.to", "g.variance * noise.to", STOCHASTIC),
     ("networks/evaluated.py", "        if before != [", "        if [] == [", STOCHASTIC),
+    ("networks/stochastic.py", " and output._version == version", "", STOCHASTIC),
+    ("networks/stochastic.py", " and names.count(name) == 1", "", STOCHASTIC),
+    (
+        "networks/modules.py",
+        "if _sha256(code) != self.sha256:",
+        "if False:",
+        "tests/networks/test_modules.py",
+    ),
+    ("runs/code.py", "hexdigest() != sha256:", "hexdigest() == '':", MODULES),
+    (
+        "runs/code.py",
+        'if not (cache_folder() / "allowed" / sha256).is_file():',
+        "if False:",
+        MODULES,
+    ),
+    (
+        "runs/evaluation.py",
+        "if run.blueprint.record(start) != run.record.network:",
+        "if False:",
+        MODULES,
+    ),
+    (
+        "redraw.py",
+        "rng = _generator(key, block, part)",
+        "rng = _generator(key, part, block)",
+        MODULES,
+    ),
+    ("redraw.py", "within = shared / largest /", "within = shared / largest**2 /", MODULES),
+    ("verify.py", "p |= frozen", "pass", MODULES),
+    ("verify.py", "seen |= _of_module(run.network, prior)", "pass", MODULES),
+    ("verify.py", "block = 1 if run.network is None else min(c.n, BLOCK)", "block = 1", MODULES),
+    (
+        "verify.py",
+        "measured = _measured(c, run, laws, bound_set, body) if full else c",
+        "measured = c",
+        MODULES,
+    ),
+    (
+        "verify.py",
+        "    return still and is_data_free(run.settings.seed, drawn)",
+        "    return still",
+        MODULES,
+    ),
+    (
+        "certificates/drawing.py",
+        'hashlib.sha256(key + b"pilot").digest()',
+        "key",
+        "tests/certificates/test_drawing.py",
+    ),
     ("networks/stochastic.py", "    network.set_prior_seed(seed)\n", "", STOCHASTIC),
     ("networks/stochastic.py", " or part.running_mean is None", "", STOCHASTIC),
     ("networks/weights.py", "network.body.checked(", "network.body.at(", STOCHASTIC),

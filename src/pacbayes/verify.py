@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -535,10 +535,11 @@ def _network(run: _Run, prior: Weights, posterior: Weights) -> Finding:
     q = {f"{name}.{kind}": shape for name, shape in layers.items() for kind in kinds}
     p = {f"{name}.prior_mean": shape for name, shape in layers.items()}
     p |= {f"{name}.prior_log_scale": () for name in layers}
-    p |= {} if run.network is None else run.network.frozen
+    frozen = {} if run.network is None else run.network.frozen
+    p |= frozen
     must = {
         "the posterior does not have the tensors of the run's network": _fits(posterior, q),
-        "the prior does not have the tensors of the run's network": _fits(prior, p),
+        "the prior does not have the tensors of the run's network": _fits(prior, p, frozen),
     }
     if all(must.values()):
         stated = all(_as_stated(name, prior, run.settings) for name in layers)
@@ -572,11 +573,13 @@ def _shapes(run: _Run) -> Shapes:
     return {name: shape for shapes in each for name, shape in shapes.items()}
 
 
-def _fits(weights: Weights, expected: Shapes) -> bool:
-    """Return whether the tensors have the expected shapes and consist of finite float32 numbers."""
-    known = (".mean", ".log_scale", ".prior_mean", ".prior_log_scale")
-    exact = (w.dtype == np.float32 or not name.endswith(known) for name, w in weights.items())
-    finite = all(exact) and all(np.isfinite(w).all() for w in weights.values())
+def _fits(weights: Weights, expected: Shapes, frozen: Collection[str] = ()) -> bool:
+    """Return whether the tensors have the expected shapes and consist of finite float32 numbers.
+
+    Those that are frozen may be of any type.
+    """
+    exact = all(w.dtype == np.float32 for name, w in weights.items() if name not in frozen)
+    finite = exact and all(np.isfinite(w).all() for w in weights.values())
     return finite and {name: w.shape for name, w in weights.items()} == expected
 
 

@@ -11,6 +11,7 @@ from pacbayes import Settings, certify, kl, stochastic, train
 from pacbayes.certificates.kept import certify_fixed, certify_network
 from pacbayes.networks.gaussian import INITIAL_VARIANCE, gaussians, kl_by_part
 from pacbayes.networks.risk import keyed_risk, predict_randomised
+from pacbayes.networks.stochastic import draw_order
 from pacbayes.networks.weights import draw_network, prior_weights, scores
 
 
@@ -335,3 +336,76 @@ def test_stratified_bernstein_uses_the_blocks_and_is_tighter(images):
 def test_predictions_are_drawn_one_by_one(images):
     network = stochastic(convolutions()).eval()
     assert set(predict_randomised(network, images[0][:20]).tolist()) <= {-1.0, 1.0}
+
+
+class Twice(nn.Module):
+    """Its last layer is used twice, or its output is changed afterwards."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.first, self.fc, self.mode = nn.Linear(36, 36), nn.Linear(36, 36), mode
+
+    def forward(self, x):
+        a = self.fc(self.first(x))
+        if self.mode == "again":
+            return self.fc(a)
+        return a.mul_(2.0) if self.mode == "in place" else a + 1 if self.mode == "sum" else a
+
+
+def test_the_final_layer_is_found_by_an_example():
+    network = stochastic(Attention(), seed=0, example=torch.zeros(2, 6))
+    assert "body.posterior.embed.weight" in gaussians(network)
+    assert network.layer.weight.mean.shape == (1, 8)
+    plain = stochastic(Twice("plain"), example=torch.zeros(2, 36))
+    assert sorted(gaussians(plain)) == [
+        "body.posterior.first.bias",
+        "body.posterior.first.weight",
+        "layer.bias",
+        "layer.weight",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["again", "in place", "sum"])
+def test_a_layer_that_something_follows_is_not_final(mode):
+    with pytest.raises(ValueError, match=r"no final nn.Linear found"):
+        stochastic(Twice(mode), example=torch.ones(2, 36))
+
+
+def test_a_frozen_body_is_exact(images):
+    module = convolutions()
+    for p in module[:-1].parameters():
+        p.requires_grad_(False)
+    network = stochastic(module, seed=0)
+    assert network.freshness == "exact"
+    assert sorted(gaussians(network)) == ["layer.bias", "layer.weight"]
+    certificate = certify(network, *images)
+    assert certificate.draws is None
+    assert certificate.assumptions.body_sha256 is not None
+
+
+def test_tied_weights_are_drawn_once_in_the_recorded_order():
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    module[2].weight = module[0].weight
+    order = draw_order(stochastic(module, seed=3))
+    assert [start.name.removeprefix("body.posterior.") for start in order] == [
+        "0.weight",
+        "0.bias",
+        "2.bias",
+        "layer.weight",
+        "layer.bias",
+    ]
+    assert {start.kind for start in order} == {"normal"}
+
+
+def test_norms_start_at_one_and_zero():
+    network = stochastic(Attention(), seed=0, example=torch.zeros(2, 6))
+    kinds = {start.name: start.kind for start in draw_order(network)}
+    every = gaussians(network)
+    assert {k for k, kind in kinds.items() if kind != "normal"} == {
+        f"body.posterior.{norm}.{part}"
+        for norm in ("norm", "groups")
+        for part in ("weight", "bias")
+    }
+    for name, kind in kinds.items():
+        if kind != "normal":
+            assert (every[name].prior_mean == (1.0 if kind == "one" else 0.0)).all()

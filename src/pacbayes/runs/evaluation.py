@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pacbayes.files import DamagedFileError
 from pacbayes.networks.bodies import Deterministic
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.runs.folder import Run
@@ -29,7 +30,10 @@ def module_body(
     """
     if run.record.network is None:
         return None
-    network = run.start_network().double().eval()
+    start = run.start_network()
+    if run.blueprint.record(start) != run.record.network:  # the order of weights is that of draws
+        raise DamagedFileError(f"{run.folder / 'run.json'} does not describe the run's network")
+    network = start.double().eval()
     if prior is not None:
         frozen = {k: torch.from_numpy(np.array(prior[k])) for k in run.record.network.frozen}
         network.load_state_dict(network.state_dict() | frozen)

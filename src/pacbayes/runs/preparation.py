@@ -18,6 +18,7 @@ from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
 from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
+from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.runs.blueprint import Blueprint, Choice
 from pacbayes.runs.code import FILE as CODE
@@ -202,8 +203,13 @@ def _other_network(have: ModuleRecord | None, want: Blueprint) -> list[str]:
     found = None if have is None else have.architecture
     if found == want.architecture:
         return []
-    titles = ("dense" if a is None else a.title for a in (found, want.architecture))
-    return ["network is {}, requested {}".format(*titles)]
+    return [f"network is {_name(found)}, requested {_name(want.architecture)}"]
+
+
+def _name(architecture: Convolutions | OwnModule | None) -> str:
+    if isinstance(architecture, OwnModule):
+        return f"{architecture.title} (SHA-256 {architecture.sha256[:12]}…)"
+    return "dense" if architecture is None else architecture.title
 
 
 def _located(record: DataRecord, folder: Path) -> DataRecord:
