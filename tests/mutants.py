@@ -33,6 +33,7 @@ GROUPS = "tests/runs/test_groups.py"
 REFITTING = "tests/data/test_refitting.py"
 ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
+LOCAL = "tests/networks/test_local_convolution.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/runs/test_modules.py"
@@ -242,7 +243,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/risk.py", "self.shared * self.largest", "self.within", STOCHASTIC),
     ("networks/risk.py", "pairs.sum(-1) / self.largest", "pairs.sum(-1) / 256", STOCHASTIC),
     ("networks/local.py", "weight.variance.expand", "weight.log_scale.exp().expand", STOCHASTIC),
-    ("networks/local.py", ".clamp(min=_LEAST)", "", STOCHASTIC),
+    ("networks/local.py", ".clamp(min=LEAST)", "", STOCHASTIC),
+    ("networks/local_convolution.py", ".clamp_(min=LEAST)", "", STOCHASTIC),
+    ("networks/local_convolution.py", "mul_(0.5)", "mul_(1.0)", LOCAL),
+    ("networks/local_convolution.py", "a, value=2)", "a, value=1)", LOCAL),
+    ("networks/local_convolution.py", "(len(rows) + 1) // 2", "1", LOCAL),
+    ("networks/local_convolution.py", "noise.div_(deviation)", "noise", LOCAL),
     ("networks/local.py", "(linear, conv1d, conv2d)", "(linear, conv1d)", STOCHASTIC),
     ("networks/evaluated.py", "first.setdefault(id(p), name)", "name", STOCHASTIC),
     ("networks/evaluated.py", "self.at if t else self.checked", "self.at", STOCHASTIC),

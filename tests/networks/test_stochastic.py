@@ -135,8 +135,9 @@ def test_local_draws_are_independent_pixel_by_pixel_and_draws_from_q_are_not():
         assert body.draw(x, 1).value.diff().item() == 0
 
 
-def test_zeros_without_a_bias_leave_finite_slopes():
-    module = nn.Sequential(nn.Conv1d(1, 2, 2, bias=False), nn.Flatten(), nn.Linear(4, 1))
+@pytest.mark.parametrize("layer", [nn.Conv1d(1, 2, 2, bias=False), nn.Linear(3, 4, bias=False)])
+def test_zeros_without_a_bias_leave_finite_slopes(layer):
+    module = nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 1))
     network = stochastic(module)
     network(torch.zeros(3, 1, 3), 2).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in network.parameters())

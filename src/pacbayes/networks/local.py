@@ -11,11 +11,16 @@ from torch.nn.functional import conv1d, conv2d, linear
 from torch.overrides import TorchFunctionMode
 
 from pacbayes.networks.gaussian import Gaussian
+from pacbayes.networks.local_convolution import LEAST, draw_convolution
 
 __all__ = ["LocalDraws"]
 
 _BILINEAR = (linear, conv1d, conv2d)  # in input and weight, and their bias is added to each output
-_LEAST = 1e-30  # variance, where zeros meet a layer without bias: the slope of √v stays finite
+_GEOMETRY = ("stride", "padding", "dilation", "groups")
+_ANY_STRIDES: dict[Any, Callable[..., Tensor]] = {
+    Tensor.view: Tensor.reshape,
+    Tensor.view_as: Tensor.reshape_as,
+}
 
 
 class LocalDraws(TorchFunctionMode):
@@ -25,6 +30,9 @@ class LocalDraws(TorchFunctionMode):
     Salimans & Welling 2015), whatever stride, padding, dilation and groups are. This is a
     low-variance estimator for training, but not a draw from Q, since outputs share weights. Any
     other use of a weight sees the value that was drawn for it.
+
+    Drawn images have their channels last in memory, where a module may expect them first; so
+    `view` means `reshape` here.
 
     Args:
         drawn: weights that a module is called with, and the Gaussians they were drawn from.
@@ -43,6 +51,8 @@ class LocalDraws(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = dict(kwargs or {})
+        if func in _ANY_STRIDES and not any(isinstance(a, torch.dtype) for a in args):
+            return _ANY_STRIDES[func](*args, **named)
         if func not in _BILINEAR:
             return func(*args, **named)
         given = dict(zip(("input", "weight", "bias"), args, strict=False)) | named
@@ -63,8 +73,13 @@ class LocalDraws(TorchFunctionMode):
         others: Mapping[str, Any],
     ) -> Tensor:
         own = self._gaussians.get(id(bias))
-        mean = func(a, weight.mean, bias if own is None else own.mean, *geometry, **others)
+        shift = bias if own is None else own.mean
         spread = None if own is None else own.variance.expand_as(own.mean)
         kernel = weight.variance.expand_as(weight.mean)
+        if func is not linear and a.dim() == weight.mean.dim():
+            plain = dict(zip(_GEOMETRY, geometry, strict=False)) | dict(others)
+            if not isinstance(plain.get("padding"), str):
+                return draw_convolution(a, (weight.mean, kernel), (shift, spread), **plain)
+        mean = func(a, weight.mean, shift, *geometry, **others)
         variance = func(a.square(), kernel, spread, *geometry, **others)
-        return torch.addcmul(mean, variance.clamp(min=_LEAST).sqrt(), torch.randn_like(mean))
+        return torch.addcmul(mean, variance.clamp(min=LEAST).sqrt(), torch.randn_like(mean))
