@@ -34,6 +34,7 @@ REFITTING = "tests/data/test_refitting.py"
 ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
 LOCAL = "tests/networks/test_local_convolution.py"
+FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/runs/test_modules.py"
@@ -305,6 +306,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("networks/stochastic.py", "    network.set_prior_seed(seed)\n", "", STOCHASTIC),
     ("networks/stochastic.py", " or part.running_mean is None", "", STOCHASTIC),
+    ("networks/frozen.py", "copy.deepcopy(module).eval()", "copy.deepcopy(module)", FROZEN),
+    ("networks/frozen.py", "first = _checked(body, ", "first = _features(body, ", FROZEN),
+    ("networks/frozen.py", "if frozen_sha256(body) != before:", "if False:", FROZEN),
+    ("networks/frozen.py", "{**own, **part._parameters, ", "{**own, ", FROZEN),
+    ("networks/frozen.py", ", **part._buffers}", "}", FROZEN),
+    ("networks/frozen.py", " if _close(found[: len(first)], first.cpu()) else None", "", FROZEN),
+    ("networks/frozen.py", "or len(found) != n:", "or False:", FROZEN),
+    ("certificates/assumptions.py", "if self.frozen_sha256 is not None:", "if False:", FROZEN),
     ("networks/weights.py", "network.body.checked(", "network.body.at(", STOCHASTIC),
     ("networks/folding.py", "len(before.users) == 1 and ", "", "tests/networks/test_folding.py"),
     ("networks/folding.py", " and once:", ":", "tests/networks/test_folding.py"),

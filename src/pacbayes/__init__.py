@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
     from pacbayes.networks.folding import fold_batch_norm
+    from pacbayes.networks.frozen import frozen_features, frozen_sha256
     from pacbayes.networks.gaussian import Gaussian, kl
     from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
     from pacbayes.networks.network import Network
@@ -41,6 +42,7 @@ _HOMES = {
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),
     "networks.folding": ("fold_batch_norm",),
+    "networks.frozen": ("frozen_features", "frozen_sha256"),
     "networks.gaussian": ("Gaussian", "kl"),
     "networks.layers": ("GaussianConv2d", "GaussianLinear"),
     "networks.architecture": ("build_network", "dense_network"),
@@ -74,6 +76,8 @@ __all__ = [
     "empirical_risk",
     "exact_aggregate",
     "fold_batch_norm",
+    "frozen_features",
+    "frozen_sha256",
     "kl",
     "kl_inverse",
     "learn_prior",

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pacbayes.data import DataError, check_width, read_arrays
+from pacbayes import Settings, certify, dense_network, train
+from pacbayes.data import DataError, check_width, load, read_arrays
 
 
 def test_npz_flattens_images_and_may_lack_labels(tmp_path):
@@ -13,6 +14,24 @@ def test_npz_flattens_images_and_may_lack_labels(tmp_path):
     assert table.labels.tolist() == [0, 1, 0]
     np.savez(tmp_path / "b.npz", x=np.zeros((3, 2)))
     assert read_arrays(tmp_path / "b.npz").labels is None
+
+
+def test_images_of_an_npz_file_are_trained_and_certified_in_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200)
+    x = rng.random((200, 3, 4, 6)) + 2 * y.reshape(-1, 1, 1, 1)
+    np.savez(tmp_path / "images.npz", x=x, y=np.array(["cat", "dog", "elk"])[y])
+    np.savez(tmp_path / "test.npz", x=x[:20] + 0.1, y=np.array(["cat", "dog", "elk"])[y[:20]])
+    data = load(str(tmp_path / "images.npz"), test=tmp_path / "test.npz")
+    images, labels = data.images()
+    assert images.shape == (200, 3, 4, 6)
+    assert np.array_equal(images.numpy(), x.astype(np.float32))
+    assert data.images("test")[0].shape == (20, 3, 4, 6)
+    rows, _ = data.tensors()
+    assert rows.shape == (200, 72)
+    network = dense_network(72, (5,), classes=3)
+    train(network, rows, labels, Settings.of("fast", classes=3, widths=(5,), epochs=3))
+    assert certify(network, rows, labels, samples=5).n == 200
 
 
 def test_bad_npz_is_refused(tmp_path):

@@ -46,6 +46,31 @@ def test_the_generator_decides():
     assert many.shape == (1003, 784)
 
 
+def test_images_of_any_shape_move_and_their_channels_move_together():
+    x = torch.rand(6, 3, 10, 14, generator=torch.Generator().manual_seed(0)).round()
+    moved = moved_images(x, torch.Generator().manual_seed(1))
+    assert moved.shape == x.shape
+    assert not torch.equal(moved, x)
+    for i in range(3):
+        alone = moved_images(x[:, i : i + 1], torch.Generator().manual_seed(1))
+        assert torch.allclose(moved[:, i : i + 1], alone)
+    square = x[..., :10].mean(1, keepdim=True)
+    rows, images = (
+        moved_images(given, torch.Generator().manual_seed(1))
+        for given in (square.flatten(1), square)
+    )
+    assert torch.equal(rows, images.flatten(1))
+
+
+def test_crops_and_flips_of_many_images_in_any_precision():
+    x = torch.rand(1003, 4, 3, 9, dtype=torch.float64)
+    moved = crops_and_flips(x, torch.Generator().manual_seed(0), margin=0)
+    assert moved.dtype == torch.float64
+    same, mirrored = ((moved == given).flatten(1).all(1) for given in (x, x.flip(3)))
+    assert (same ^ mirrored).all()
+    assert 0.4 < same.double().mean() < 0.6
+
+
 @pytest.mark.parametrize("features", [783, 4])
 def test_what_is_no_image_is_refused(features):
     with pytest.raises(ValueError, match=f"needs square images.*got {features} features"):

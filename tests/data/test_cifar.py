@@ -10,8 +10,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 
+from pacbayes import Settings, certify, dense_network, train
 from pacbayes.data import DataError, cifar, load
+from pacbayes.data.augmentation import crops_and_flips, moved_images
 from pacbayes.data.cifar import fetch_cifar10, read_png_rows
 
 
@@ -170,3 +173,14 @@ def test_it_is_loaded_by_name_in_rows_and_in_images(small, tmp_path):
     assert tuple(x.shape) == (10, 3, 32, 32)
     assert np.array_equal(np.rint(255 * x.numpy()), small[2])
     assert y.tolist() == small[3].tolist()
+
+
+def test_its_images_train_a_dense_network_in_rows_and_are_augmented(small, tmp_path):
+    data = load("cifar-10", folder=put(pictures(small), tmp_path / "given"))
+    x, y = data.tensors()
+    network = dense_network(3072, (4,), classes=10)
+    train(network, x, y, Settings.of("fast", classes=10, widths=(4,), epochs=2))
+    assert certify(network, x, y, samples=3).n == 50
+    images, _ = data.images()
+    for augment in (crops_and_flips, moved_images):
+        assert augment(images, torch.Generator().manual_seed(0)).shape == (50, 3, 32, 32)

@@ -20,6 +20,7 @@ class Assumptions:
             the prior is data-free.
         prior_seed: seed of a data-free prior, which the ledger pays for; None for other priors.
         body_sha256: hash of the parameters and buffers that predict but are not part of Q.
+        frozen_sha256: hash of the frozen body that computed the features in advance.
         code: module of your own that computes activations, by the name of its class.
         preprocessing: what was fitted before the network, and to which examples.
         group: column that says which examples belong together; groups are then independent.
@@ -34,6 +35,7 @@ class Assumptions:
     deduplicated: bool | None = None
     code: str | None = None
     group: str | None = None
+    frozen_sha256: str | None = None
 
     def sentences(self) -> Iterator[str]:
         """Yield what the reader has to believe, one sentence each."""
@@ -58,6 +60,11 @@ class Assumptions:
             yield "The prior was fixed before the bound set was seen."
         if self.body_sha256 is not None:
             yield f"The fixed body has not seen the bound set (SHA-256 {self.body_sha256})."
+        if self.frozen_sha256 is not None:
+            yield (
+                "The frozen body that computed the features has not seen the bound set (SHA-256 "
+                f"{self.frozen_sha256})."
+            )
         if self.code is not None:
             yield f"The code of {self.code} keeps nothing of the bound set outside its tensors."
         if self.preprocessing is not None:

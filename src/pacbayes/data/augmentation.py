@@ -29,20 +29,20 @@ def moved_images(x: Tensor, generator: torch.Generator) -> Tensor:
     """Return images rotated by up to 15°, shifted by up to 1/14, and slightly scaled and sheared.
 
     Args:
-        x: images, (n, side²), row by row, with background zero.
+        x: images with background zero: (n, channels, height, width), or (n, side²), row by row.
     """
     return torch.cat([_moved(block, generator) for block in x.split(_BLOCK)])
 
 
 def _moved(x: Tensor, generator: torch.Generator) -> Tensor:
-    side, n = image_side(x.shape[1]), len(x)
-    u = 2 * torch.rand(n, 5, generator=generator, dtype=x.dtype) - 1
+    images = x if x.dim() == 4 else x.view(len(x), 1, -1, image_side(x.shape[1]))
+    u = 2 * torch.rand(len(x), 5, generator=generator, dtype=x.dtype) - 1
     angle, scale, shear = math.radians(15) * u[:, 0], 1 + 0.15 * u[:, 1], 0.3 * u[:, 2]
     cos, sin = scale * angle.cos(), scale * angle.sin()
     rows = [[cos, shear * cos - sin, u[:, 3] / 7], [sin, shear * sin + cos, u[:, 4] / 7]]
     maps = torch.stack([torch.stack(row, -1) for row in rows], 1)  # (n, 2, 3)
-    grid = affine_grid(maps, [n, 1, side, side], align_corners=False)
-    moved = grid_sample(x.view(n, 1, side, side), grid, align_corners=False).view(n, -1)
+    grid = affine_grid(maps, list(images.shape), align_corners=False)
+    moved = grid_sample(images, grid, align_corners=False).view(x.shape)
     return torch.where(moved.abs() < _FAINT * x.abs().max(), 0.0, moved)
 
 
