@@ -11,6 +11,7 @@ from torch.nn.functional import conv1d, conv2d, linear
 from torch.overrides import TorchFunctionMode
 
 from pacbayes.networks.gaussian import Gaussian
+from pacbayes.randomness import normal_like
 
 __all__ = ["LocalDraws"]
 
@@ -67,4 +68,4 @@ class LocalDraws(TorchFunctionMode):
         spread = None if own is None else own.variance.expand_as(own.mean)
         kernel = weight.variance.expand_as(weight.mean)
         variance = func(a.square(), kernel, spread, *geometry, **others)
-        return torch.addcmul(mean, variance.clamp(min=_LEAST).sqrt(), torch.randn_like(mean))
+        return torch.addcmul(mean, variance.clamp(min=_LEAST).sqrt(), normal_like(mean))

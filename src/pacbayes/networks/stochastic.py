@@ -17,7 +17,7 @@ from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.gaussian import INITIAL_VARIANCE, Gaussian, truncated_normal
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.randomness import seeded
+from pacbayes.randomness import aside, seeded
 
 __all__ = ["stochastic"]
 
@@ -91,7 +91,8 @@ def _final(module: nn.Module) -> str | None:
 
 def _gaussian(linear: nn.Linear, scale: float, learned_scale: bool) -> GaussianLinear:
     shape = linear.in_features, linear.out_features
-    layer = GaussianLinear(*shape, scale=scale, learned_scale=learned_scale)
+    with aside():  # the means it draws are replaced
+        layer = GaussianLinear(*shape, scale=scale, learned_scale=learned_scale)
     bias = torch.zeros(linear.out_features) if linear.bias is None else linear.bias
     layer.weight = Gaussian(
         *linear.weight.shape, scale=scale, learned_scale=learned_scale, mean=linear.weight
