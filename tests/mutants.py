@@ -38,6 +38,7 @@ FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/runs/test_modules.py"
+CONCURRENCY = "tests/test_concurrency.py -k share"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
@@ -511,6 +512,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/classifier.py", "as_they_came=torch.tensor(X)", "as_they_came=x", ESTIMATOR),
     ("randomness.py", "key + row", "row", "tests/test_randomness.py"),
     ("randomness.py", "digest[:8]", "key", "tests/test_randomness.py"),
+    ("randomness.py", "_current.reset(token)", "pass", "tests/test_randomness.py"),
+    ("networks/bodies.py", "module = private(self.module)", "module = self.module", CONCURRENCY),
     ("data/sample.py", "for these in (together, alone)", "for these in (together,)", EXAMPLES),
     ("data/sample.py", "_close(rows.std(0), 1)", "False", EXAMPLES),
     ("data/sample.py", "_close(median, 0) and", "False and", EXAMPLES),

@@ -9,8 +9,8 @@ import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
-    {"spelling", "choices", "defaults", "extras", "paper"},
-    {"randomness", "redraw", "enclosures", "files", "settings", "bounds", "data"},
+    {"spelling", "choices", "defaults", "extras", "paper", "randomness"},
+    {"redraw", "enclosures", "files", "settings", "bounds", "data"},
     {"networks", "verify"},
     {"engine"},
     {"training"},

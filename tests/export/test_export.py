@@ -16,7 +16,7 @@ from scipy.special import erf, expit, ndtr
 
 from pacbayes import Settings, predict_randomised, runs
 from pacbayes.choices import Predictor
-from pacbayes.data import DataSource
+from pacbayes.data import DataSource, tasks
 from pacbayes.export import export_run, graphs
 from pacbayes.export import predictors as explicit
 from pacbayes.files import DamagedFileError, load_json, save_json
@@ -198,7 +198,7 @@ def test_labels_are_those_the_library_draws_from_the_same_noise(
     left = iter([a.unsqueeze(0) for a in below])
     monkeypatch.setattr(torch, "randn", lambda *_, **__: next(left))
     monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.special.ndtr(-next(left)))
-    monkeypatch.setattr(torch, "rand_like", lambda _: torch.special.ndtr(-last.squeeze(-1)))
+    monkeypatch.setattr(tasks, "uniform_like", lambda _: torch.special.ndtr(-last.squeeze(-1)))
     drawn = predict_randomised(run.load_network().double(), torch.from_numpy(x).double())
     assert (label == (drawn > 0).numpy()).all()
     assert 0 < label.mean() < 1

@@ -9,7 +9,7 @@ from torch import nn
 from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
 from pacbayes.data.tasks import linear
 from pacbayes.networks.weights import draw_weights
-from pacbayes.randomness import seeded, stream
+from pacbayes.randomness import Generators, seeded, stream
 from pacbayes.training.loop import _LONGEST_STEP, Evaluation
 from pacbayes.training.objectives import small_kl_lambda
 
@@ -222,7 +222,7 @@ def test_steps_that_cannot_matter_any_more_are_left_out_and_evaluations_go_on(sc
         t.epoch, t.history = 2, flat * (h + 2)  # one evaluation has no two before it
         assert t.spent == spent
         before = [p.detach().clone() for p in t.network.parameters()]
-        epoch = t._one_epoch()
+        epoch = t._one_epoch(Generators(t.seed))
         batches = list(epoch)
         assert [p.batch for p in batches] == ([4] if spent else [1, 2, 3, 4])
         moved = [torch.equal(p, q) for p, q in zip(before, t.network.parameters(), strict=True)]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pacbayes.baselines.fitting import Fitting
 from pacbayes.data.tasks import linear
+from pacbayes.randomness import redirected
 from pacbayes.settings import Settings
 from pacbayes.training.schedules import CONSTANT
 
@@ -21,9 +22,11 @@ class MLP(nn.Sequential):
 
     def __init__(self, inputs: int, widths: Sequence[int]) -> None:
         layers: list[nn.Module] = []
-        for d, e in pairwise([inputs, *widths]):
-            layers += [nn.Linear(d, e), nn.ReLU()]
-        super().__init__(*layers, nn.Linear([inputs, *widths][-1], 1), nn.Tanh(), nn.Flatten(0))
+        with redirected():  # nn.Linear draws its own weights
+            for d, e in pairwise([inputs, *widths]):
+                layers += [nn.Linear(d, e), nn.ReLU()]
+            layers.append(nn.Linear([inputs, *widths][-1], 1))
+        super().__init__(*layers, nn.Tanh(), nn.Flatten(0))
 
 
 class MLPFitting(Fitting):

@@ -21,6 +21,7 @@ from pacbayes.data.tasks import linear
 from pacbayes.engine.interface import Activation, Estimator
 from pacbayes.engine.library import Engine, unfit
 from pacbayes.networks.draws import Draw, estimate
+from pacbayes.randomness import generator_on, uniform
 from pacbayes.settings import Settings
 from pacbayes.training.loop import EVALUATIONS
 
@@ -43,7 +44,7 @@ class PBGNet(nn.Module):
         self.weights = nn.ParameterList(torch.empty(e, d) for d, e in sizes)
         self.biases = nn.ParameterList(torch.zeros(e) for _, e in sizes)
         for i, W in enumerate(self.weights):
-            nn.init.xavier_normal_(W)
+            nn.init.xavier_normal_(W, generator=generator_on(W.device))
             self.register_buffer(f"prior_{i}", W.detach().clone())
         self.log_C = nn.Parameter(torch.zeros(()))  # learned with the weights
 
@@ -102,7 +103,7 @@ class PBGNet(nn.Module):
 
 def sample_signs(F: Tensor, T: int) -> Tensor:
     """Return T draws of signs ±1 with P(1) = ½ + ½F."""
-    return 2 * (torch.rand(T, *F.shape, dtype=F.dtype, device=F.device) < 0.5 + 0.5 * F).to(F) - 1
+    return 2 * (uniform((T, *F.shape), F) < 0.5 + 0.5 * F).to(F) - 1
 
 
 def native_engine(model: PBGNet, T: int) -> Engine:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pacbayes.randomness import category, uniform_like
+
 __all__ = ["Binary", "Classes", "Task", "linear", "task_of"]
 
 
@@ -117,7 +119,7 @@ class Binary(Task):
         return (1 - self.loss(value, y)).clamp(min=1e-6)
 
     def draw(self, value: Tensor) -> Tensor:
-        return torch.where(2 * torch.rand_like(value) - 1 < value, 1.0, -1.0).to(value.dtype)
+        return torch.where(2 * uniform_like(value) - 1 < value, 1.0, -1.0).to(value.dtype)
 
     def decide(self, value: Tensor) -> Tensor:
         return (value > 0).long()
@@ -172,7 +174,7 @@ class Classes(Task):
         return self._own(value, y).clamp(min=1e-300)
 
     def draw(self, value: Tensor) -> Tensor:
-        return torch.multinomial(value, 1).squeeze(-1)
+        return category(value)
 
     def decide(self, value: Tensor) -> Tensor:
         return value.argmax(-1)

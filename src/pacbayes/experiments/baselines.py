@@ -17,7 +17,7 @@ from pacbayes.data.tasks import Binary
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.store import Summary
 from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
-from pacbayes.randomness import seeded
+from pacbayes.randomness import permutation, seeded
 from pacbayes.runs.versions import versions
 from pacbayes.training.loop import run_to_end
 
@@ -89,7 +89,7 @@ def _examples(configuration: Configuration) -> tuple[Examples, Examples]:
         return train, test
     x, y = torch.cat([train[0], test[0]]), torch.cat([train[1], test[1]])
     with seeded(configuration.repeat, "split"):
-        order = torch.randperm(len(x))
+        order = permutation(len(x))
     ours, theirs = order[: 3 * len(x) // 4], order[3 * len(x) // 4 :]
     return (x[ours], y[ours]), (x[theirs], y[theirs])
 

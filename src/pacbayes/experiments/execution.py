@@ -41,8 +41,8 @@ _ONE_AT_A_TIME = threading.Lock()
 def run(configuration: Configuration, store: Store) -> Literal["done", "failed", "busy"]:
     """Make a run unless it is done, or in progress elsewhere.
 
-    It uses one thread, since torch's sums depend on their number, and a process makes one run at a
-    time, since torch's generator belongs to the process.
+    It uses one thread, since torch's sums depend on their number, which belongs to the process; so
+    a process makes one run at a time.
     """
     with _ONE_AT_A_TIME, store.lease(configuration) as ours:
         if store.summary(configuration) is not None:

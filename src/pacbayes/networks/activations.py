@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.special import log_ndtr
 
 from pacbayes.networks.draws import Draw
+from pacbayes.randomness import normal, uniform
 
 __all__ = [
     "FUNCTIONS",
@@ -82,8 +83,7 @@ def sample_sign(u: Tensor, T: int) -> Tensor:
     """Draw a = ±1 with P(a = 1) = Φ(u), (T, B, …), from u of shape (B, …) or (T, B, …)."""
     with torch.no_grad():
         p = torch.erfc(u * -(0.5**0.5)).mul_(0.5)
-        uniform = torch.rand(_sampled_shape(u, T), dtype=u.dtype, device=u.device)
-        a: Tensor = (uniform < p).to(u.dtype).mul_(2).sub_(1)
+        a: Tensor = (uniform(_sampled_shape(u, T), u) < p).to(u.dtype).mul_(2).sub_(1)
     return a
 
 
@@ -119,8 +119,7 @@ class _LogSignProbability(torch.autograd.Function):
 
 
 def _normal(mean: Tensor, deviation: Tensor, T: int) -> Tensor:
-    noise = torch.randn(_sampled_shape(mean, T), dtype=mean.dtype, device=mean.device)
-    return torch.addcmul(mean, deviation, noise)
+    return torch.addcmul(mean, deviation, normal(_sampled_shape(mean, T), mean))
 
 
 def _sampled_shape(u: Tensor, T: int) -> torch.Size:

@@ -13,9 +13,10 @@ from torch.func import functional_call
 
 from pacbayes.networks.activations import FUNCTIONS, Rule
 from pacbayes.networks.draws import Draw
-from pacbayes.networks.evaluated import Evaluated, check_activations
+from pacbayes.networks.evaluated import Evaluated, check_activations, private
 from pacbayes.networks.gaussian import Gaussian, drawn_state
 from pacbayes.networks.layers import GaussianLinear
+from pacbayes.randomness import aside, integer, redirected
 
 __all__ = ["Body", "Dense", "Deterministic", "Freshness", "Sampled"]
 
@@ -91,7 +92,8 @@ class Deterministic(nn.Module):
 class Sampled(nn.Module):
     """Any module on Gaussian weights; it is called once for each of T samples.
 
-    In training it draws its own randomness, and the gradient is that of its output's graph. In
+    In training it draws its own randomness, and the gradient is that of its output's graph. What it
+    draws from torch's generator, such as dropout, comes from the run's own (`redirected`). In
     evaluation θ is drawn here and the module runs as an ordinary function at θ, so that it cannot
     predict with anything but a draw from Q. A batch shares θ and counts as one draw.
     """
@@ -104,19 +106,23 @@ class Sampled(nn.Module):
 
     def draw(self, x: Tensor, T: int) -> Draw:
         if torch.is_grad_enabled():
-            return Draw(torch.stack([self.module(x) for _ in range(T)]), x.new_zeros(()))
-        seed = int(torch.randint(2**63 - 1, ()))
-        return Draw(self.draw_with(x, T, np.random.default_rng(seed)), x.new_zeros(()))
+            with redirected():
+                return Draw(torch.stack([self.module(x) for _ in range(T)]), x.new_zeros(()))
+        generator = np.random.default_rng(integer(2**63 - 1))
+        return Draw(self.draw_with(x, T, generator), x.new_zeros(()))
 
     def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
         """Return activations at T draws that the batch shares, (T, B, d), without a gradient."""
-        return torch.stack([self._at_drawn_state(x, generator) for _ in range(T)])
+        module = private(self.module)
+        return torch.stack([_at_drawn_state(module, x, generator) for _ in range(T)])
 
-    def _at_drawn_state(self, x: Tensor, generator: np.random.Generator) -> Tensor:
-        call = partial(functional_call, self.module, drawn_state(self.module, generator))
+
+def _at_drawn_state(module: nn.Module, x: Tensor, generator: np.random.Generator) -> Tensor:
+    call = partial(functional_call, module, drawn_state(module, generator))
+    with aside():  # a layer may still draw noise, of scale zero
         a: Tensor = call(x)
         _check_repeatable(call, x, a, "use only the randomness of Gaussian weights")
-        return a
+    return a
 
 
 def _check_repeatable(call: Callable[[Tensor], Tensor], x: Tensor, a: Tensor, advice: str) -> None:

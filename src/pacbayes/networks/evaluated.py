@@ -14,8 +14,9 @@ from torch.func import functional_call
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.gaussian import Gaussian, gaussians
 from pacbayes.networks.local import LocalDraws
+from pacbayes.randomness import integer
 
-__all__ = ["Evaluated", "check_activations"]
+__all__ = ["Evaluated", "check_activations", "private"]
 
 _CLOSE = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative rounding in batches of other sizes
 
@@ -61,40 +62,49 @@ class Evaluated(nn.Module):
         self.module.eval()
         return self
 
-    def at(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
-        """Return the module's activations, (B, d), at weights by the names of their Gaussians."""
+    def at(
+        self, x: Tensor, weights: Mapping[str, Tensor], module: nn.Module | None = None
+    ) -> Tensor:
+        """Return the module's activations, (B, d), at weights by the names of their Gaussians.
+
+        Args:
+            module: a private copy of the module, to call instead.
+        """
+        called = module or self.module
         every = {place: weights[name] for name, places in self.places.items() for place in places}
-        a: Tensor = functional_call(self.module, every, (x,), tie_weights=False)
+        a: Tensor = functional_call(called, every, (x,), tie_weights=False)
         return check_activations(a, len(x))
 
-    def checked(self, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+    def checked(
+        self, x: Tensor, weights: Mapping[str, Tensor], module: nn.Module | None = None
+    ) -> Tensor:
         """Return the same; refuse a module with a memory, or one that mixes the examples."""
-        before = [(id(b), b._version) for b in self.module.buffers()]
-        a = self.at(x, weights)
-        if before != [(id(b), b._version) for b in self.module.buffers()]:
+        module = module or private(self.module)
+        before = [(id(b), b._version) for b in module.buffers()]
+        a = self.at(x, weights, module)
+        if before != [(id(b), b._version) for b in module.buffers()]:
             raise ValueError(
                 "the module changes its buffers when it is evaluated; predictions must not depend "
                 "on earlier ones: leave out its running statistics or counters"
             )
         half = (len(x) + 1) // 2
-        _compare(a[-1:], self.at(x[-1:], weights))
-        _compare(a.flip(0)[:half], self.at(x.flip(0)[:half], weights))
+        _compare(a[-1:], self.at(x[-1:], weights, module))
+        _compare(a.flip(0)[:half], self.at(x.flip(0)[:half], weights, module))
         return a
 
     def draw(self, x: Tensor, T: int) -> Draw:
         if torch.is_grad_enabled():
             a = torch.stack([self._locally_drawn(x) for _ in range(T)])
         else:
-            seed = int(torch.randint(2**63 - 1, ()))
-            a = self.draw_with(x, T, np.random.default_rng(seed))
+            a = self.draw_with(x, T, np.random.default_rng(integer(2**63 - 1)))
         return Draw(a, a.new_zeros(()))
 
     def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
         """Return activations at T draws that the batch shares, (T, B, d), without a gradient."""
-        draws = []
+        draws, module = [], private(self.module)
         for t in range(T):
             evaluate = self.at if t else self.checked
-            draws.append(evaluate(x, self._drawn(generator)))
+            draws.append(evaluate(x, self._drawn(generator), module))
         return torch.stack(draws)
 
     def _locally_drawn(self, x: Tensor) -> Tensor:
@@ -119,6 +129,16 @@ def check_activations(a: Tensor, examples: int) -> Tensor:
             f"{tuple(a.shape)}; end it with nn.Flatten() or a mean over positions"
         )
     return a
+
+
+def private(module: nn.Module) -> nn.Module:
+    """Return a copy of a module on the same tensors.
+
+    To call a module at other weights they are put into it for that time. In a copy, no other thread
+    that shares the network sees them.
+    """
+    tensors = (*module.parameters(), *module.buffers())
+    return copy.deepcopy(module, {id(t): t for t in tensors})
 
 
 def _compare(together: Tensor, apart: Tensor) -> None:

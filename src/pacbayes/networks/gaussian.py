@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pacbayes.randomness import generator_on, normal
+
 __all__ = [
     "INITIAL_VARIANCE",
     "Gaussian",
@@ -76,8 +78,7 @@ class Gaussian(nn.Module):
     def sample(self, *sizes: int) -> Tensor:
         """Draw weights from Q, `(*sizes, *shape)`, with a path to μ and σ."""
         shape = (*sizes, *self.mean.shape)
-        noise = torch.randn(shape, dtype=self.mean.dtype, device=self.mean.device)
-        return self.mean + self.log_scale.exp() * noise
+        return self.mean + self.log_scale.exp() * normal(shape, self.mean)
 
     def log_density(self, weights: Tensor) -> Tensor:
         """Return log q(w), summed over the weights' own dimensions, without a path through w."""
@@ -97,12 +98,17 @@ def truncated_normal(shape: tuple[int, ...], deviation: float) -> Tensor:
     """Draw normal numbers within two standard deviations, drawing again those that are not.
 
     Written out so that a data-free prior is a function of its seed and shapes that no release of
-    torch can change.
+    torch can change; on the CPU, so that neither can a device.
     """
-    cut = torch.tensor(2 * deviation).item()  # in float32, as the numbers are
-    result = torch.empty(shape).normal_(0.0, deviation)
+    cut = float(np.float32(2 * deviation))  # as the numbers are
+
+    def draw() -> Tensor:
+        numbers = torch.empty(shape, device="cpu", dtype=torch.float32)
+        return numbers.normal_(0.0, deviation, generator=generator_on(numbers.device))
+
+    result = draw()
     while (outside := result.abs() > cut).any():
-        result = torch.where(outside, torch.empty(shape).normal_(0.0, deviation), result)
+        result = torch.where(outside, draw(), result)
     return result
 
 

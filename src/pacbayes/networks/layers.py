@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from pacbayes.networks.gaussian import Gaussian
+from pacbayes.randomness import normal_like
 
 __all__ = ["GaussianConv2d", "GaussianLinear"]
 
@@ -119,4 +120,4 @@ class GaussianConv2d(nn.Module):
         kernel = self.weight.variance.expand_as(self.weight.mean)
         bias = self.bias.variance.expand_as(self.bias.mean)
         deviation = conv2d(x.square(), kernel, bias, **geometry).sqrt()
-        return mean + deviation * torch.randn_like(mean)
+        return mean + deviation * normal_like(mean)

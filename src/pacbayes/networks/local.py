@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from pacbayes.networks.gaussian import Gaussian
 from pacbayes.networks.local_convolution import LEAST, draw_convolution
+from pacbayes.randomness import normal_like
 
 __all__ = ["LocalDraws"]
 
@@ -82,4 +83,4 @@ class LocalDraws(TorchFunctionMode):
                 return draw_convolution(a, (weight.mean, kernel), (shift, spread), **plain)
         mean = func(a, weight.mean, shift, *geometry, **others)
         variance = func(a.square(), kernel, spread, *geometry, **others)
-        return torch.addcmul(mean, variance.clamp(min=LEAST).sqrt(), torch.randn_like(mean))
+        return torch.addcmul(mean, variance.clamp(min=LEAST).sqrt(), normal_like(mean))

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pacbayes.randomness import generator_on
+
 __all__ = ["LEAST", "draw_convolution"]
 
 LEAST = 1e-30  # variance, where zeros meet a layer without bias: the slope of √v stays finite
@@ -112,6 +114,6 @@ def _mirrored_noise(like: Tensor) -> Tensor:
     noise = torch.empty_like(like)
     rows = noise if noise.is_contiguous() else noise.movedim(1, -1)  # fast only if contiguous
     half = (len(rows) + 1) // 2
-    rows[:half].normal_()
+    rows[:half].normal_(generator=generator_on(like.device))
     torch.neg(rows[: len(rows) - half], out=rows[half:])
     return noise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -19,12 +18,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 
-from pacbayes.randomness import stream
+from pacbayes.randomness import redirected, seeded
 
 __all__ = ["Convolutions", "ModuleArchitecture", "OwnModule", "Shape", "named_function"]
 
 Shape = tuple[int, ...]
-_ONE_AT_A_TIME = threading.Lock()  # torch has one generator
 Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -210,7 +208,6 @@ def _sha256(code: bytes) -> str:
 
 @contextmanager
 def _first_weights(seed: int) -> Iterator[None]:
-    """Seed torch's own generator, from which layers take their first weights, and restore it."""
-    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream(seed, "network"))
+    """Let layers take their first weights from a stream of the seed, not from torch's generator."""
+    with seeded(seed, "network"), redirected():
         yield

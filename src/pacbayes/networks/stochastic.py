@@ -25,7 +25,7 @@ from pacbayes.networks.gaussian import (
 )
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.randomness import seeded
+from pacbayes.randomness import aside, seeded
 
 __all__ = ["Start", "draw_order", "stochastic"]
 
@@ -157,7 +157,8 @@ def _called_last(module: nn.Module, example: Tensor | None) -> str | None:
 
 def _gaussian(linear: nn.Linear, scale: float, learned_scale: bool) -> GaussianLinear:
     shape = linear.in_features, linear.out_features
-    layer = GaussianLinear(*shape, scale=scale, learned_scale=learned_scale)
+    with aside():  # the means it draws are replaced
+        layer = GaussianLinear(*shape, scale=scale, learned_scale=learned_scale)
     bias = torch.zeros(linear.out_features) if linear.bias is None else linear.bias
     layer.weight = Gaussian(
         *linear.weight.shape, scale=scale, learned_scale=learned_scale, mean=linear.weight

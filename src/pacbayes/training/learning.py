@@ -21,7 +21,7 @@ from pacbayes.data.checks import check_examples
 from pacbayes.data.tasks import Task, task_of
 from pacbayes.files import load_tensors, save_tensors
 from pacbayes.networks.folding import fold_batch_norm
-from pacbayes.randomness import stream
+from pacbayes.randomness import redirected, seeded, stream
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Loop, run_to_end
 
@@ -80,7 +80,7 @@ class PlainTraining(Loop):
     def __init__(
         self, module: nn.Module, x: Tensor, y: Tensor, settings: Settings, augment: Augment | None
     ) -> None:
-        with torch.no_grad():
+        with torch.no_grad(), seeded(settings.seed, "prior training"), redirected():
             outputs = copy.deepcopy(module).eval()(x[:1]).shape[-1]
         self.task: Task = task_of(max(2, outputs))
         check_examples(x, y, self.task)
@@ -94,13 +94,19 @@ class PlainTraining(Loop):
 
     def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
         self.optimiser.param_groups[0]["lr"] = rate
-        score, y = self.task.scores(self.model(self.shown[index])), self.y[index]
+        score, y = self._scores(self.shown[index]), self.y[index]
         loss = softplus(-y * score).mean() if score.dim() == 1 else cross_entropy(score, y)
         self.optimiser.zero_grad()
         loss.backward()
         self._decay(rate)
         self.optimiser.step()
         return float(self.task.wrong(score.detach(), y).mean())
+
+    def _scores(self, x: Tensor) -> Tensor:
+        """Return the module's scores; its dropout draws from the run's generators."""
+        with redirected():
+            z = self.model(x)
+        return self.task.scores(z)
 
     @torch.no_grad()
     def _decay(self, rate: float) -> None:
@@ -115,7 +121,7 @@ class PlainTraining(Loop):
         """Return the error on the prior's own part, which says nothing about new data."""
         wrong = 0.0
         for x, y in zip(self.x.split(_BLOCK), self.y.split(_BLOCK), strict=True):
-            wrong += float(self.task.wrong(self.task.scores(self.model(x)), y).sum())
+            wrong += float(self.task.wrong(self._scores(x), y).sum())
         return wrong / self.n
 
     def divergence(self) -> Tensor:

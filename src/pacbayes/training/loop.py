@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pacbayes.randomness import stream
+from pacbayes.randomness import Generators, drawing_from, permutation, stream
 from pacbayes.settings import Settings
 from pacbayes.training.schedules import SCHEDULES, Schedule
 
@@ -95,8 +95,9 @@ class _Adam(torch.optim.Adam):
 class Loop(ABC):
     """A run in memory: `steps()` advances it, `state()` and `restore()` let it stop anywhere.
 
-    Its randomness is torch's generator, seeded at the first epoch and restored with the state, and
-    streams keyed by the step: an interrupted run ends with the same bits as an uninterrupted one.
+    Its randomness is that of generators of its own, whose states belong to the run's, and streams
+    keyed by the step: an interrupted run ends with the same bits as an uninterrupted one, whatever
+    other threads do. Torch's own generator is neither read nor written.
 
     Args:
         schedule: learning rate and early end; the protocol's by default.
@@ -113,7 +114,7 @@ class Loop(ABC):
         self.history: list[Evaluation] = []
         self.best = {name: p.detach().clone() for name, p in model.named_parameters()}
         self.seed = stream(settings.seed, "training")
-        self.generator_state = torch.Generator().manual_seed(self.seed).get_state()
+        self.generator_states = Generators(self.seed).states()  # by type of device
 
     @abstractmethod
     def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
@@ -180,24 +181,23 @@ class Loop(ABC):
     def steps(self) -> Iterator[Progress]:
         """Train to the end; the state is consistent after every epoch."""
         while not self.finished:
-            epoch, generator = self._one_epoch(), self.generator_state
+            generators = Generators(self.seed, self.generator_states)
+            epoch = self._one_epoch(generators)
             while True:
-                with torch.random.fork_rng(devices=[]):  # the caller's randomness stays its own
-                    torch.set_rng_state(generator)
+                with drawing_from(generators):  # between steps the caller's draws are its own
                     progress = next(epoch, None)
-                    generator = torch.get_rng_state()
                 if progress is None:
                     break
                 yield progress
 
-    def _one_epoch(self) -> Iterator[Progress]:
+    def _one_epoch(self, generators: Generators) -> Iterator[Progress]:
         start = time.perf_counter()
         s = self.settings
         if s.epochs == 0:  # the model stays as it is, but it is evaluated
             yield Progress(0, 1, 1, self._evaluate(0.0))
             return
         self.begin_epoch()
-        order = torch.randperm(self.n).split(s.batch(self.n))
+        order = permutation(self.n).split(s.batch(self.n))
         batches = len(order)
         self.model.train()
         total, spent = 0.0, self.spent  # total of the examples' losses
@@ -215,7 +215,7 @@ class Loop(ABC):
         evaluation = None
         if self.epoch % s.evaluate_every == 0 or self.epoch == s.epochs:
             evaluation = self._evaluate(rate)
-        self.generator_state = torch.get_rng_state()
+        self.generator_states = generators.states()
         yield Progress(self.epoch, batches, batches, evaluation)
 
     def _evaluate(self, rate: float) -> Evaluation:
@@ -244,7 +244,8 @@ class Loop(ABC):
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
         for i, slots in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{i}.{k}": v.clone() for k, v in slots.items()}
-        tensors["generator"] = self.generator_state
+        for device, state in self.generator_states.items():
+            tensors["generator" if device == "cpu" else f"generator.{device}"] = state
         history = [asdict(e) for e in self.history]
         return tensors, {"epoch": self.epoch, "seconds": self.seconds, "history": history}
 
@@ -258,7 +259,7 @@ class Loop(ABC):
             slots.setdefault(int(i), {})[key] = tensor
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": slots, "param_groups": groups})
-        self.generator_state = tensors["generator"]
+        self.generator_states = {"cpu": tensors["generator"]} | _below(tensors, "generator.")
         self.epoch, self.seconds = record["epoch"], record["seconds"]
         self.history = [Evaluation(**e) for e in record["history"]]
 
