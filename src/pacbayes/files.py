@@ -5,15 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import reprlib
 import shutil
+import socket
+import sys
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import fields
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -21,17 +28,23 @@ from torch import Tensor
 __all__ = [
     "DamagedFileError",
     "check_replaceable",
+    "exclusive",
     "file_sha256",
     "load_json",
     "load_record",
     "load_tensors",
     "new_folder",
+    "parsed",
+    "recover",
+    "remove_parts",
     "save_json",
     "save_tensors",
     "tensors_sha256",
 ]
 
 Record = TypeVar("Record")
+_PART, _DAY = ".part", 86_400.0
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class DamagedFileError(ValueError):
@@ -67,12 +80,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("pacbayes", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError) as error:
+        text, claimed = header["record"], header["sha256"]
+        same, record = claimed == _digest(tensors, text), json.loads(text)
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, *_MALFORMED) as error:
         raise _damaged(path, error) from error
-    text = header.get("record", "")
-    if header.get("sha256") != _digest(tensors, text):
+    if not same:
         raise _damaged(path, "its contents do not match its digest")
-    return tensors, json.loads(text)
+    return tensors, record
 
 
 def save_json(path: Path, record: Any) -> None:
@@ -82,8 +98,9 @@ def save_json(path: Path, record: Any) -> None:
 
 def load_json(path: Path) -> Any:
     """Return the contents of a JSON file; raise DamagedFileError if it is not JSON."""
+    content = path.read_bytes()
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
 
@@ -94,23 +111,47 @@ def load_record(kind: type[Record], path: Path) -> Record:
 
 
 def parsed(kind: type[Record], record: Any, path: Path) -> Record:
-    """Return a record read from `path` as the dataclass it was written from."""
+    """Return a record read from `path` as the dataclass it was written from.
+
+    Raises:
+        DamagedFileError: a field is missing, unknown or of another type.
+    """
+    if not isinstance(record, dict):
+        raise _damaged(path, f"{reprlib.repr(record)} is not an object with fields")
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(record.keys() - known):
+        raise _damaged(path, f"the field {unknown[0]!r} is unknown")
     try:
-        return kind(**record)
-    except TypeError as error:
+        types: TypeAdapter[Record] = _types_of(kind)  # type: ignore[arg-type]
+        return types.validate_json(json.dumps(record), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "as a whole"
+        raise _damaged(path, f"{where}: {first['msg']}") from error
+    except ValueError as error:  # text that is no Unicode
         raise _damaged(path, error) from error
 
 
+@cache
+def _types_of(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def _damaged(path: Path, why: object) -> DamagedFileError:
-    return DamagedFileError(f"{path} is damaged: {why}; restore it from a copy or make it again")
+    said = " ".join(str(why).split())
+    return DamagedFileError(f"{path} is damaged: {said}; restore it from a copy or make it again")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file in one step: after a failure the old file is still there, unchanged."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _replace(path, content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_part())
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -119,8 +160,65 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):  # the error that counts is the first
+            Path(name).unlink(missing_ok=True)
         raise
+
+
+def remove_parts(folder: Path, name: str = "*") -> None:
+    """Remove what writers that were killed have left in a folder.
+
+    A temporary file names its machine and process. Those of other machines have a day.
+
+    Args:
+        name: pattern of the files or folders that were being written.
+    """
+    for path in folder.glob(f".{name}.*{_PART}"):
+        with suppress(OSError):
+            if _abandoned(path):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _part() -> str:
+    """Return the end of a temporary file's name."""
+    return f".{_machine()}-{os.getpid()}{_PART}"
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _abandoned(path: Path) -> bool:
+    machine, _, process = path.name.removesuffix(_PART).rpartition(".")[2].partition("-")
+    if machine != _machine() or not process.isdecimal():
+        return time.time() - path.stat().st_mtime > _DAY
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the same section on a folder, where the system has such locks.
+
+    It is for moments: the system releases the lock of a process that ends.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have none
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -130,21 +228,35 @@ def new_folder(folder: Path, own: Collection[str]) -> Iterator[Path]:
     Args:
         own: patterns of the files that an earlier folder may have; one with others is refused.
     """
+    recover(folder)
     check_replaceable(folder, own)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    remove_parts(folder.parent, folder.name)
+    prefix, suffix = f".{folder.name}.", _part()
+    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix, suffix=suffix))
     try:
         yield building
         building.chmod(0o777 & ~_umask())
         if folder.exists():
-            aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-            os.replace(folder, aside)
-            os.replace(building, folder)
-            shutil.rmtree(aside)
-        else:
-            os.replace(building, folder)
+            os.replace(folder, _aside(folder))
+        os.replace(building, folder)
+        shutil.rmtree(_aside(folder), ignore_errors=True)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def recover(folder: Path) -> None:
+    """Bring an old folder back if a kill came between the two steps of its replacement."""
+    aside = _aside(folder)
+    if aside.is_dir() and not folder.exists():
+        os.replace(aside, folder)
+    elif aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(folder: Path) -> Path:
+    folder = folder.absolute()
+    return folder.with_name(f".{folder.name}.old")
 
 
 def check_replaceable(folder: Path, own: Collection[str]) -> None:

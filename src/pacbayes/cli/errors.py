@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import typer
 
+from pacbayes.cli.predict import printable
 from pacbayes.spelling import did_you_mean
 
 __all__ = ["one_line"]
 
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _OPTIONS = {"lam": "lambda"}  # settings whose option is spelled differently
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of any error that bad input can raise."""
+    """Return the message of any error that bad input can raise, as one line of printable text."""
+    return printable(" ".join(_message(error).split())) or type(error).__name__
+
+
+def _message(error: Exception) -> str:
     if isinstance(error, typer.TyperException):
         return _of_parsing(error)
     if isinstance(error, OSError) and error.strerror:
@@ -44,7 +51,9 @@ def _unknown_option(name: str, near: Sequence[str]) -> str:
 
 
 def _of_system(error: OSError, what: str) -> str:
+    """Name the file; what has none and cannot be written is standard output."""
     place = error.filename2 or error.filename
+    place = place or ("standard output" if error.errno in _OF_WRITING else None)
     return f"{place}: {what}" if place else what
 
 

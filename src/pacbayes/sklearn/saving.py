@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -24,13 +25,14 @@ from pacbayes.files import (
     new_folder,
     save_json,
     save_tensors,
+    write_atomically,
 )
 from pacbayes.networks.weights import prior_weights
 from pacbayes.runs import certify_run, featured, open_run
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import record_run
 from pacbayes.settings import Settings
-from pacbayes.training.loop import Evaluation
+from pacbayes.training.checkpoints import read_history
 
 if TYPE_CHECKING:
     from pacbayes.sklearn.classifier import PACBayesClassifier
@@ -92,7 +94,9 @@ def _stored(
     """Write the examples: a table if features are standardised, else arrays as they are."""
     if model.preprocessing_ is None:
         path = folder / "data.npz"
-        np.savez_compressed(path, x=X.astype(np.float32), y=y)
+        content = io.BytesIO()
+        np.savez_compressed(content, x=X.astype(np.float32), y=y)
+        write_atomically(path, content.getvalue())
         return DataSource(str(path))
     if not isinstance(model.preprocessing_, Standardiser):
         raise ValueError(
@@ -113,7 +117,9 @@ def _stored(
     arrays = [pa.array(column) for column in X.T.astype(np.float32)]
     table = pa.table([*arrays, pa.array(map(str, y))], names=[*columns, label])
     path = folder / "data.parquet"
-    parquet.write_table(table, path)
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    write_atomically(path, buffer.getvalue())
     return DataSource(str(path), label=label)
 
 
@@ -215,7 +221,7 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
         model.feature_names_in_ = np.array(state["names"], object)
     model.network_ = run.load_network().double().eval()
     model.predictor_, model.votes_ = state["predictor"], state["votes"]
-    model.history_ = [Evaluation(**e) for e in load_json(run.folder / "history.json")]
+    model.history_ = list(read_history(run.folder / "history.json"))
     model.n_iter_, model.bound_set_ = state["epochs"], _bound_rows(run)
     path = run.certificate_path(Predictor(model.predictor_))
     model.certificate_ = read_certificate(path) if path.exists() else None
@@ -223,7 +229,8 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
     if model.predictor_ == "fixed":
         model.weights_ = prior_weights(model.network_)
     elif model.predictor_ == "drawn":
-        model.weights_ = run.load_own(_DRAWN)[0]
+        certified = model.certificate_ is not None
+        model.weights_ = run.load_drawn() if certified else run.load_own(_DRAWN)[0]
     if state["temperature"] is not None:
         model.temperature_ = state["temperature"]
     return model
