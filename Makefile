@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors convolutions reading tables tuning mutants faults dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors modules convolutions reading tables tuning mutants faults dist clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -65,6 +65,10 @@ bench: .venv/installed
 	$(BIN)/pacbayes bench --threads 2 --out benchmarks/results-2-threads.md
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(BIN)/pacbayes bench --out benchmarks/results-avx2.md
+
+# Networks that are not dense: an hour or two; names of rows choose among them.
+modules: .venv/installed
+	$(BIN)/python results/certificates/modules.py
 
 priors: .venv/installed
 	$(BIN)/python benchmarks/priors.py

@@ -16,6 +16,7 @@ from pacbayes.training.loop import Evaluation, Loop
 __all__ = ["read_history", "recorded", "restore"]
 
 _SLOTS = "optimiser."  # there are none before the first step
+_DEVICES = "generator."  # states on devices that a new loop has not drawn on yet
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def restore(loop: Loop, path: Path, tensors: dict[str, Tensor], record: Any) -> 
     """
     course = recorded(path, record)
     own = {k: v for k, v in loop.state()[0].items() if not k.startswith(_SLOTS)}
-    _check(path, tensors, own | _slots(loop.model, tensors))
+    known = {k: v for k, v in tensors.items() if not k.startswith(_DEVICES)}
+    _check(path, known, own | _slots(loop.model, tensors))
     try:
         loop.restore(tensors, record)
         torch.Generator().set_state(tensors["generator"])
