@@ -76,3 +76,8 @@ def test_lambda_and_alpha_must_be_above_one(bad):
 
 def test_hopeless_numbers_are_vacuous_not_large():
     assert catoni(1.0, 1e9, 10, 0.05) == 1.0
+
+
+@pytest.mark.parametrize(("loss", "kl", "bound"), [(0.260, 15020, 0.609), (0.186, 13613, 0.511)])
+def test_the_paper_s_printed_losses_of_reinforce_have_bounds_below_one(loss, kl, bound):
+    assert catoni(loss, kl, 60_000, 0.05) == pytest.approx(bound, abs=5e-4)
