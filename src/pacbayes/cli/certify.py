@@ -70,6 +70,15 @@ def certify(
         int,
         typer.Option(min=1, max=1000, help="Networks to draw for disintegrated; keep the best."),
     ] = 1,
+    priors: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            help="Priors that were tried on these data, this one included, each paid for.  "
+            "[default: the run's prior scales]",
+        ),
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option("--exact", help="Sum a small all-sign network exactly; no Monte-Carlo term."),
@@ -117,6 +126,7 @@ def certify(
             monte_carlo=monte_carlo,
             samples=draws,
             networks=networks,
+            priors=_tried(priors, len(opened.settings.prior_scales)),
             **drawing,
         )
         errors = runs.test_errors(opened, network, examples)
@@ -128,6 +138,15 @@ def certify(
     else:
         console.show_certificate(issued, errors, opened)
     console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
+
+
+def _tried(priors: int | None, scales: int) -> int | None:
+    """Return the number of priors to pay for; refuse fewer than the run itself tried."""
+    if priors is not None and priors < scales:
+        raise ValueError(
+            f"--priors {priors}: the run tried {scales} prior scales; all are paid for"
+        )
+    return priors
 
 
 def _as_json(issued: Certificate | list[Certificate], errors: TestErrors | None) -> dict[str, Any]:
