@@ -70,7 +70,7 @@ class Evaluated(nn.Module):
         Args:
             module: a private copy of the module, to call instead.
         """
-        called = module or self.module
+        called = self.module if module is None else module
         every = {place: weights[name] for name, places in self.places.items() for place in places}
         a: Tensor = functional_call(called, every, (x,), tie_weights=False)
         return check_activations(a, len(x))
@@ -79,7 +79,7 @@ class Evaluated(nn.Module):
         self, x: Tensor, weights: Mapping[str, Tensor], module: nn.Module | None = None
     ) -> Tensor:
         """Return the same; refuse a module with a memory, or one that mixes the examples."""
-        module = module or private(self.module)
+        module = private(self.module) if module is None else module
         before = [(id(b), b._version) for b in module.buffers()]
         a = self.at(x, weights, module)
         if before != [(id(b), b._version) for b in module.buffers()]:
