@@ -3,8 +3,8 @@
     pacbayes train --dataset binary-mnist --network examples/oriented.py:build --out runs/oriented
     pacbayes certify runs/oriented --priors 8
 
-The first layer has oriented derivatives of a Gaussian, which are not part of Q. They are formulas, so
-they have seen no data. The layers above are few, since every weight of theirs costs.
+The first layer has oriented derivatives of a Gaussian, which are not part of Q. They are formulas,
+so they have seen no data. The layers above are few, since every weight of theirs costs.
 """
 
 import math
