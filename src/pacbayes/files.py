@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import reprlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import fields
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -21,17 +26,20 @@ from torch import Tensor
 __all__ = [
     "DamagedFileError",
     "check_replaceable",
+    "exclusive",
     "file_sha256",
     "load_json",
     "load_record",
     "load_tensors",
     "new_folder",
+    "parsed",
     "save_json",
     "save_tensors",
     "tensors_sha256",
 ]
 
 Record = TypeVar("Record")
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class DamagedFileError(ValueError):
@@ -67,12 +75,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {}).get("pacbayes", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError) as error:
+        text, claimed = header["record"], header["sha256"]
+        same, record = claimed == _digest(tensors, text), json.loads(text)
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, *_MALFORMED) as error:
         raise _damaged(path, error) from error
-    text = header.get("record", "")
-    if header.get("sha256") != _digest(tensors, text):
+    if not same:
         raise _damaged(path, "its contents do not match its digest")
-    return tensors, json.loads(text)
+    return tensors, record
 
 
 def save_json(path: Path, record: Any) -> None:
@@ -82,8 +93,9 @@ def save_json(path: Path, record: Any) -> None:
 
 def load_json(path: Path) -> Any:
     """Return the contents of a JSON file; raise DamagedFileError if it is not JSON."""
+    content = path.read_bytes()
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
 
@@ -94,15 +106,35 @@ def load_record(kind: type[Record], path: Path) -> Record:
 
 
 def parsed(kind: type[Record], record: Any, path: Path) -> Record:
-    """Return a record read from `path` as the dataclass it was written from."""
+    """Return a record read from `path` as the dataclass it was written from.
+
+    Raises:
+        DamagedFileError: a field is missing, unknown or of another type.
+    """
+    if not isinstance(record, dict):
+        raise _damaged(path, f"{reprlib.repr(record)} is not an object with fields")
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(record.keys() - known):
+        raise _damaged(path, f"the field {unknown[0]!r} is unknown")
     try:
-        return kind(**record)
-    except TypeError as error:
+        types: TypeAdapter[Record] = _types_of(kind)  # type: ignore[arg-type]
+        return types.validate_json(json.dumps(record), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "as a whole"
+        raise _damaged(path, f"{where}: {first['msg']}") from error
+    except ValueError as error:  # text that is no Unicode
         raise _damaged(path, error) from error
 
 
+@cache
+def _types_of(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def _damaged(path: Path, why: object) -> DamagedFileError:
-    return DamagedFileError(f"{path} is damaged: {why}; restore it from a copy or make it again")
+    said = " ".join(str(why).split())
+    return DamagedFileError(f"{path} is damaged: {said}; restore it from a copy or make it again")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -121,6 +153,26 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the same section on a folder, where the system has such locks.
+
+    It is for moments: the system releases the lock of a process that ends.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have none
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from pacbayes import paper
 from pacbayes.choices import Activation, Augmentation, Engine, Estimator, Objective, Protocol
 from pacbayes.defaults import batch_size
 
-__all__ = ["Settings"]
+__all__ = ["MOST_EPOCHS", "Settings"]
+
+MOST_EPOCHS = 1_000_000
 
 
 class Settings(BaseModel):
@@ -28,7 +30,7 @@ class Settings(BaseModel):
     prior_fraction: float = Field(
         0.0, ge=0, lt=1
     )  # fraction of the examples that the prior learns from
-    prior_epochs: int = Field(100, ge=1)  # epochs of learning the prior
+    prior_epochs: int = Field(100, ge=1, le=MOST_EPOCHS)  # epochs of learning the prior
     prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     prior_decay: float = Field(0.0, ge=0, le=1)  # weight decay of a module that is a prior
     prior_augmentation: Augmentation = "none"
@@ -37,12 +39,12 @@ class Settings(BaseModel):
         None, gt=1, allow_inf_nan=False
     )  # λ or its initial value; None means n
     lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # learning rate of ln λ
-    epochs: int = Field(200, ge=0, le=1_000_000)  # 0 leaves Q at P
+    epochs: int = Field(200, ge=0, le=MOST_EPOCHS)  # 0 leaves Q at P
     batch_size: int | None = Field(None, ge=1, le=2**31)  # None: n/100, between 16 and 512
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     samples: int = Field(10, ge=1, le=10_000)  # T in training
     kl_warmup: float = Field(0.0, ge=0, le=1)  # fraction of the run in which the KL's weight grows
-    evaluate_every: int = Field(5, ge=1)  # epochs
+    evaluate_every: int = Field(5, ge=1, le=MOST_EPOCHS)  # epochs
     evaluation_samples: int = Field(10, ge=1, le=10_000)  # T in evaluations
     engine: Engine = "auto"  # native where possible
     repeats: bool = False  # declares that examples naturally repeat

@@ -1,5 +1,9 @@
 """Your own arrays, and everything that can be wrong with them."""
 
+import contextlib
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -68,3 +72,55 @@ def test_a_folder_is_not_a_file_and_a_wrong_width_is_named(tmp_path):
         read_arrays(tmp_path / "b.npz")
     with pytest.raises(DataError, match="here: 2 features, but the network takes 5"):
         check_width(np.zeros((3, 2), np.float32), 5, "here")
+
+
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }"
+DAMAGED = {
+    "a tokenizer's error": b"'''",
+    "an open bracket": HEADER[:-6],
+    "many brackets": b"(" * 300,
+    "a text": b"hello",
+    "a negative shape": HEADER.replace(b"3, 2", b"-3, 2"),
+    "a shape that is a number": HEADER.replace(b"(3, 2)", b"6"),
+    "objects": HEADER.replace(b"<f4", b"|O"),
+    "a type that is none": HEADER.replace(b"<f4", b"zz"),
+    "a size beyond memory": HEADER.replace(b"3, 2", b"99999999999, 99999999"),
+}
+
+
+def npy(header):
+    header = header.ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(24)
+
+
+@pytest.mark.parametrize("header", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_headers_are_refused(tmp_path, header):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", npy(header))
+    with pytest.raises(DataError, match=r"a\.npz"):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize("name", ["x", "x.npy"])
+def test_members_that_are_not_arrays_are_refused(tmp_path, name):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, b"not an array")
+    with pytest.raises(DataError, match=r"a\.npz"):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_flipped_bytes_are_read_or_refused(tmp_path, method):
+    path, buffer = tmp_path / "a.npz", io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("x.npy", npy(HEADER))
+    for i in range(len(buffer.getvalue())):
+        content = bytearray(buffer.getvalue())
+        content[i] ^= 0xFF
+        path.write_bytes(content)
+        with contextlib.suppress(DataError):
+            read_arrays(path)

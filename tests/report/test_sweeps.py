@@ -25,7 +25,7 @@ def put(store, column, repeat, dataset="binary-mnist", bound=0.2, epochs=None, *
     summary |= {"test_zero_one": 0.09, "vote_zero_one": 0.06, "small_kl": 0.21}
     summary |= {"certificate": 0.22, "seconds": 60.0, "attempts": 1, "epoch": 5, "versions": {}}
     (place / "summary.json").write_text(json.dumps(summary))
-    evaluation = {"epoch": 5, "risk": 0.08, "kl": 1.0, "bound": bound, "lam": 1.0}
+    evaluation = {"epoch": 5, "risk": 0.08, "kl": 1.0, "bound": bound or 1.0, "lam": 1.0}
     evaluation |= {"learning_rate": 0.1, "seconds": 1.0}
     (place / "history.json").write_text(json.dumps([evaluation, {**evaluation, "epoch": 10}]))
 

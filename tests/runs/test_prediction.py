@@ -6,7 +6,7 @@ import pytest
 from pacbayes import Settings, runs
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, DataSource
-from pacbayes.files import DamagedFileError, save_json
+from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.networks import predictors
 from pacbayes.networks.predictors import Decisions
 from pacbayes.networks.weights import prior_weights, scores
@@ -126,8 +126,11 @@ def test_a_kept_network_predicts_the_class_of_its_largest_score(tmp_path):
 def test_the_predictor_with_the_lowest_certificate_predicts_by_default(tmp_path, source):
     run = trained(tmp_path / "run", source)
     assert certified_predictor(run) is Predictor.RANDOMISED
+    data = source.load()
+    runs.certify_run(run, run.load_network(), data, delta=0.05, bound="small-kl", samples=2)
+    record = load_json(run.certificate_path(Predictor.RANDOMISED)) | {"bound": 0.4}
     for predictor, bound in ((Predictor.VOTE, 0.3), (Predictor.FIXED, 0.2), (Predictor.DRAWN, 0.4)):
-        save_json(run.certificate_path(predictor), {"bound": bound})
+        save_json(run.certificate_path(predictor), record | {"bound": bound})
     assert certified_predictor(run) is Predictor.FIXED
     prediction = predict(run, source.name, "fixed", samples=1, seed=0, label=None)
     assert prediction.predictor == Predictor.FIXED.sentence

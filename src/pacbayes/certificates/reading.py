@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.files import load_json, parsed
 
@@ -12,8 +11,8 @@ __all__ = ["read_certificate"]
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Return a certificate that `verify` has found well-formed."""
+    """Return the certificate in a file; raise DamagedFileError if it is not one."""
     record = load_json(path)
-    record.pop("format", None)
-    assumptions = parsed(Assumptions, record.pop("assumptions", {}), path)
-    return parsed(Certificate, record | {"assumptions": assumptions}, path)
+    if isinstance(record, dict):
+        record.pop("format", None)
+    return parsed(Certificate, record, path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from pacbayes.cli.predict import printable
 from pacbayes.spelling import did_you_mean
 
 __all__ = ["one_line"]
@@ -16,7 +17,11 @@ _OPTIONS = {"lam": "lambda"}  # settings whose option is spelled differently
 
 
 def one_line(error: Exception) -> str:
-    """Return the message of any error that bad input can raise."""
+    """Return the message of any error that bad input can raise, as one line of printable text."""
+    return printable(" ".join(_message(error).split())) or type(error).__name__
+
+
+def _message(error: Exception) -> str:
     if isinstance(error, typer.TyperException):
         return _of_parsing(error)
     if isinstance(error, OSError) and error.strerror:

@@ -82,9 +82,9 @@ def predict(
 
 def _only_all_of_q(path: Path) -> str:
     """Return a remark if the vote's theorem does not cover a vote of some draws."""
-    from pacbayes.files import load_json
+    from pacbayes.certificates.reading import read_certificate
 
-    name = load_json(path).get("bound_name")
+    name = read_certificate(path).bound_name
     if name == "first-order":  # Markov's inequality holds for any number of draws
         return ""
     return f" {path.name} ({name}) covers the vote of all of Q, not of some draws."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data.dataset import DataError, Floats, Table, check_features
-from pacbayes.data.sizes import check_npz
+from pacbayes.data.sizes import NPZ_ERRORS, check_npz
 
 __all__ = ["check_width", "read_arrays"]
 
@@ -48,11 +47,19 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         check_npz(path, ("x", "y"))
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if name in ("x", "y")}
+            found = {name: file[name] for name in file.files if name in ("x", "y")}
     except DataError:
         raise
-    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .npz file ({error})") from error
+    except NPZ_ERRORS as error:
+        raise DataError(f"{path}: not a readable .npz file ({_said(error)})") from error
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):  # a member that is not in NumPy's format
+            raise DataError(f"{path}: {name} is not an array")
+    return found
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _check_numbers(path: Path, x: NDArray[Any]) -> None:

@@ -152,9 +152,8 @@ def obtain(
             _store(files, cache)
         return files
     raise DataError(
-        f"{name} could not be obtained. Sources tried:\n  "
-        + "\n  ".join(failures)
-        + f"\nTo get it by hand: {by_hand}."
+        f"{name} could not be obtained. Sources tried: {'; '.join(failures)}. "
+        f"To get it by hand: {by_hand}."
     )
 
 

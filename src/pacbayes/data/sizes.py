@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import math
 import os
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,9 +14,14 @@ from numpy.lib import format as npy
 
 from pacbayes.data.dataset import DataError
 
-__all__ = ["check_memory", "check_npz", "unpacked"]
+__all__ = ["NPZ_ERRORS", "check_memory", "check_npz", "unpacked"]
 
 _SHARE = 0.5  # of the available memory; features are copied once
+NPZ_ERRORS = (  # whatever zipfile, its decompressors and NumPy's parser of headers raise
+    *(OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, IndexError),
+    *(ArithmeticError, NotImplementedError, RuntimeError, RecursionError, MemoryError),
+    *(SyntaxError, tokenize.TokenError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+)
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -57,7 +64,9 @@ def _claimed(archive: zipfile.ZipFile, name: str) -> int:
         if read_header is None:
             raise ValueError(f"{name} has an unknown format")
         shape, _, dtype = read_header(file)
-    return math.prod(shape) * dtype.itemsize
+    if any(size < 0 for size in shape):
+        raise ValueError(f"{name} has the shape {shape}")
+    return math.prod(shape) * max(1, dtype.itemsize)
 
 
 def _available_memory() -> float:

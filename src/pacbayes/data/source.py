@@ -182,4 +182,4 @@ def load_with_fallback(
     try:
         return fallback, fallback.read(), reason
     except DataError as error:
-        raise DataError(f"{reason}\nThe fall-back cannot be used either: {error}") from error
+        raise DataError(f"{reason} The fall-back cannot be used either: {error}") from error

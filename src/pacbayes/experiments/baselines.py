@@ -19,6 +19,7 @@ from pacbayes.experiments.store import Summary
 from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
 from pacbayes.randomness import permutation, seeded
 from pacbayes.runs.versions import versions
+from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import run_to_end
 
 __all__ = ["BASELINES", "baseline_summary"]
@@ -117,8 +118,8 @@ def _restored(configuration: Configuration, path: Path, train: Examples) -> Fitt
     if not path.exists():
         return fitting
     try:
-        fitting.restore(*load_tensors(path))
+        restore(fitting, path, *load_tensors(path))
         return fitting
-    except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
+    except DamagedFileError:
         path.unlink()  # cut short, or of another version
     return _fitting(configuration, train)

@@ -10,6 +10,7 @@ from pacbayes.data import DATASETS
 from pacbayes.experiments.columns import ADDED, COLUMNS, Configuration, chosen, grid
 from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import load_record, save_json
+from pacbayes.settings import MOST_EPOCHS
 from pacbayes.spelling import did_you_mean
 
 __all__ = ["Grid", "Sweep"]
@@ -32,6 +33,10 @@ class Sweep:
     def __post_init__(self) -> None:
         _check_name("column", self.columns, COLUMNS)
         _check_name("data set of two classes", (self.dataset,), BINARY)
+        if not 0 <= self.repeats <= 1000:
+            raise ValueError(f"repeats must be between 0 and 1000, got {self.repeats}")
+        if self.epochs is not None and not 1 <= self.epochs <= MOST_EPOCHS:
+            raise ValueError(f"epochs must be between 1 and {MOST_EPOCHS}, got {self.epochs}")
 
     def remember(self, store: Store) -> None:
         """Save what is asked for, so that `status` needs only the store's folder."""

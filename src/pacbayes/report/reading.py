@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pacbayes.certificates.reading import read_certificate
-from pacbayes.files import DamagedFileError, load_json, parsed
+from pacbayes.training.checkpoints import read_history
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["ByEpoch", "read_certificate", "read_history"]
-
-
-def read_history(path: Path) -> tuple[Evaluation, ...]:
-    """Return the evaluations of a run; raise DamagedFileError if there are none."""
-    record = load_json(path)
-    if not isinstance(record, list) or not record:
-        raise DamagedFileError(f"{path} has no evaluations; train the run with pacbayes train")
-    return tuple(parsed(Evaluation, e, path) for e in record)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ checkpoint.safetensors  checkpoint of training
 history.json            every evaluation
 posterior.safetensors   Q, from the best evaluated epoch by bound
 certificate.json        what `certify` issued; -vote, -drawn, -fixed or -class-0 for others
-drawn.safetensors       the network that was drawn from Q, certified and kept
+drawn.safetensors       the network that was drawn from Q, certified and kept; a new one waits in
+                        drawn-<hash>.safetensors for its certificate
 test.json               errors on the test part, if there is one
 """
 
@@ -25,6 +26,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset
 from pacbayes.data.encoding import Encoding
@@ -32,12 +34,14 @@ from pacbayes.files import DamagedFileError, file_sha256, load_json, load_tensor
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
+from pacbayes.networks.weights import prior_weights
 from pacbayes.runs.blueprint import Blueprint
 from pacbayes.runs.code import allowed_copy
 from pacbayes.runs.features import encoding_of
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
+from pacbayes.training.checkpoints import read_history, recorded
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["Run", "open_run"]
@@ -86,16 +90,16 @@ class Run:
     @property
     def history(self) -> list[Evaluation]:
         """Evaluations up to the checkpoint, from which training continues."""
-        if not (self.folder / "checkpoint.safetensors").exists():
+        path = self.folder / "checkpoint.safetensors"
+        if not path.exists():
             return []
-        _, record = self.load_own("checkpoint.safetensors")
-        return [Evaluation(**e) for e in record["history"]]
+        _, record = self.load_own(path.name)
+        return recorded(path, record).history
 
     @property
     def best(self) -> Evaluation:
         """The evaluation that the posterior comes from."""
-        history = [Evaluation(**e) for e in load_json(self.folder / "history.json")]
-        return min(history, key=lambda e: e.guide)
+        return min(read_history(self.folder / "history.json"), key=lambda e: e.guide)
 
     def load_data(self, file: Path | None = None, test: Path | None = None) -> Dataset:
         """Load the run's data and check that they are bit for bit those it was trained on.
@@ -123,22 +127,36 @@ class Run:
         """Load tensors and record of one of the run's files; refuse those of another run."""
         path = self.folder / name
         tensors, record = load_tensors(path)
-        if record.get("run") != self.sha256:
+        if not isinstance(record, dict) or record.get("run") != self.sha256:
             raise DamagedFileError(f"{path} belongs to another run")
         return tensors, record
 
     def load_drawn(self) -> dict[str, Tensor]:
         """Load the weights of the network that was drawn, certified and kept."""
-        path = self.folder / "drawn.safetensors"
         claim = self.certificate_path(Predictor.DRAWN)
-        if not (path.exists() and claim.exists()):
+        certified = read_certificate(claim).provenance if claim.exists() else {}
+        sha256 = str(certified.get("drawn_sha256"))
+        path = self.new_drawn_path(sha256)  # a kill may have left it there
+        path = path if path.exists() else self.drawn_path
+        if not (path.exists() and certified):
             raise ValueError(
                 f"{self.folder} has no drawn network; make one with "
                 f"pacbayes certify {self.folder} --bound disintegrated"
             )
-        if load_json(claim).get("provenance", {}).get("drawn_sha256") != file_sha256(path):
+        if file_sha256(path) != sha256:
             raise DamagedFileError(f"{path} is not the network that {claim.name} covers")
-        return self.load_own(path.name)[0]
+        drawn = self.load_own(path.name)[0]
+        self._check_tensors("drawn", drawn, prior_weights(self.build_network()))
+        return drawn
+
+    @property
+    def drawn_path(self) -> Path:
+        """Where the weights of a drawn network lie."""
+        return self.folder / "drawn.safetensors"
+
+    def new_drawn_path(self, sha256: str) -> Path:
+        """Return where the weights of a newly drawn network lie until its certificate is there."""
+        return self.folder / f"drawn-{sha256[:16]}.safetensors"
 
     def load_prior(self) -> dict[str, Tensor]:
         """Load P as it was written before the bound set was used."""
@@ -211,7 +229,8 @@ class Run:
         self, name: str, found: dict[str, Tensor], expected: Mapping[str, Tensor]
     ) -> None:
         """Raise DamagedFileError unless a file has the network's tensors, in their shapes."""
-        if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in expected.items()}:
+        kinds = ({k: (v.shape, v.dtype) for k, v in ts.items()} for ts in (found, expected))
+        if next(kinds) != next(kinds):
             path = self.folder / f"{name}.safetensors"
             raise DamagedFileError(f"{path} is not a {name} of the run's network")
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import NAMES, DataError, Dataset, check_width, load
 from pacbayes.data.dataset import Floats
 from pacbayes.data.later import read_later
 from pacbayes.engine.evaluation import sampler
-from pacbayes.files import DamagedFileError, load_json, save_json
+from pacbayes.files import save_json
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.risk import majority_vote, predict_randomised
@@ -136,12 +137,7 @@ def certified_predictor(run: Run) -> Predictor:
 
 
 def _claimed_bound(run: Run, predictor: Predictor) -> float:
-    path = run.certificate_path(predictor)
-    record = load_json(path)
-    bound = record.get("bound") if isinstance(record, dict) else None
-    if not isinstance(bound, int | float):
-        raise DamagedFileError(f"{path} is damaged: it has no bound; certify the run again")
-    return float(bound)
+    return read_certificate(run.certificate_path(predictor)).bound
 
 
 def predict(

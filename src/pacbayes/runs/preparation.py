@@ -28,6 +28,7 @@ from pacbayes.runs.folder import Run, open_run
 from pacbayes.runs.record import DataRecord, ModuleRecord, RunRecord
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
+from pacbayes.training.checkpoints import restore
 from pacbayes.training.learning import PlainTraining
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import Teacher, split
@@ -293,12 +294,12 @@ def _teacher(
     path = folder / _LEARNING
     if path.exists():
         tensors, record = load_tensors(path)
-        if record.get("asked") != plan.request(settings):
+        if not isinstance(record, dict) or record.get("asked") != plan.request(settings):
             raise ValueError(
                 f"{folder} holds a half-learned prior of another run; choose another --out, "
                 f"or remove {path.name}"
             )
-        teacher.restore(tensors, record)
+        restore(teacher, path, tensors, record)
     return teacher
 
 

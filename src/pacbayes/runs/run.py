@@ -21,12 +21,13 @@ from pacbayes.certificates.remarks import above_constant
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
-from pacbayes.files import file_sha256, save_json, save_tensors
+from pacbayes.files import exclusive, file_sha256, save_json, save_tensors, tensors_sha256
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import Weights
 from pacbayes.runs.folder import Run
 from pacbayes.runs.versions import versions
+from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer, why_torch
@@ -55,7 +56,7 @@ def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
     trainer = Trainer(run.start_network(), *run.bound_set(data), run.settings)
     checkpoint, owner = run.folder / "checkpoint.safetensors", {"run": run.sha256}
     if checkpoint.exists():
-        trainer.restore(*run.load_own(checkpoint.name))
+        restore(trainer, checkpoint, *run.load_own(checkpoint.name))
 
     def save() -> None:
         tensors, record = trainer.state()
@@ -246,11 +247,21 @@ def _saved(
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
         "versions": versions(),
     }
-    if weights is not None and issued.kind is Predictor.DRAWN:
-        drawn = run.folder / "drawn.safetensors"
-        save_tensors(drawn, weights, {"run": run.sha256})
-        provenance["drawn_sha256"] = file_sha256(drawn)
-    certificate = replace(issued, provenance=provenance)
-    record = {"format": FORMAT, **certificate.as_dict()}
-    save_json(path or run.certificate_path(certificate.kind), record)
+    place = path or run.certificate_path(issued.kind)
+    if weights is None or issued.kind is not Predictor.DRAWN:
+        return _written(replace(issued, provenance=provenance), place)
+    owner = {"run": run.sha256}
+    provenance["drawn_sha256"] = sha256 = tensors_sha256(weights, owner)
+    with exclusive(run.folder):
+        # The new network waits beside the old one: the certificate decides which of them counts.
+        save_tensors(run.new_drawn_path(sha256), weights, owner)
+        certificate = _written(replace(issued, provenance=provenance), place)
+        run.new_drawn_path(sha256).replace(run.drawn_path)
+        for stale in run.folder.glob(run.new_drawn_path("*").name):
+            stale.unlink(missing_ok=True)
+    return certificate
+
+
+def _written(certificate: Certificate, path: Path) -> Certificate:
+    save_json(path, {"format": FORMAT, **certificate.as_dict()})
     return certificate

@@ -30,7 +30,7 @@ from pacbayes.runs import certify_run, featured, open_run
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import record_run
 from pacbayes.settings import Settings
-from pacbayes.training.loop import Evaluation
+from pacbayes.training.checkpoints import read_history
 
 if TYPE_CHECKING:
     from pacbayes.sklearn.classifier import PACBayesClassifier
@@ -215,7 +215,7 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
         model.feature_names_in_ = np.array(state["names"], object)
     model.network_ = run.load_network().double().eval()
     model.predictor_, model.votes_ = state["predictor"], state["votes"]
-    model.history_ = [Evaluation(**e) for e in load_json(run.folder / "history.json")]
+    model.history_ = list(read_history(run.folder / "history.json"))
     model.n_iter_, model.bound_set_ = state["epochs"], _bound_rows(run)
     path = run.certificate_path(Predictor(model.predictor_))
     model.certificate_ = read_certificate(path) if path.exists() else None
@@ -223,7 +223,8 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
     if model.predictor_ == "fixed":
         model.weights_ = prior_weights(model.network_)
     elif model.predictor_ == "drawn":
-        model.weights_ = run.load_own(_DRAWN)[0]
+        certified = model.certificate_ is not None
+        model.weights_ = run.load_drawn() if certified else run.load_own(_DRAWN)[0]
     if state["temperature"] is not None:
         model.temperature_ = state["temperature"]
     return model

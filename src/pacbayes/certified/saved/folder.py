@@ -221,7 +221,8 @@ def _restore(
 
 
 def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
-    """Return the evidence in a folder."""
+    """Return the evidence in a folder, which must be that of its record."""
+    _check_file(folder / EVIDENCE, record.files.get(EVIDENCE, ""))
     arrays = {k: tensor.numpy() for k, tensor in load_tensors(folder / EVIDENCE)[0].items()}
     return Evidence(
         seed=record.seed,

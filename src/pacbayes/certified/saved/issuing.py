@@ -17,9 +17,18 @@ from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, BoundSet, s
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.saved.folder import issue, read_evidence
-from pacbayes.certified.saved.record import ClassifierRecord, read_certificates, read_record
+from pacbayes.certified.saved.record import (
+    CERTIFICATE,
+    EVIDENCE,
+    RUN,
+    ClassifierRecord,
+    read_certificates,
+    read_record,
+)
+from pacbayes.certified.saved.statements import Run, check_shapes, read, read_arrays
 from pacbayes.certified.splitting import Split
 from pacbayes.certified.votes import vote_of
+from pacbayes.files import DamagedFileError
 
 __all__ = ["issue_again"]
 
@@ -42,6 +51,11 @@ def issue_again(folder: Path, delta: float) -> HeldOutCertificate:
             "cannot be issued later"
         )
     part, before = found
+    check = check_shapes(read(folder / RUN, Run), read_arrays(folder / EVIDENCE))
+    if not check.holds:
+        raise DamagedFileError(f"{folder / EVIDENCE} is damaged: {check.detail}")
+    if part not in before:
+        raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
     evidence = read_evidence(folder, record)
     make = _votes if record.choose == "vote" else _certificates
     issued = {c.part: c for c in make(record, evidence, delta, before)}
