@@ -12,6 +12,8 @@ from pacbayes.files import (
     file_sha256,
     load_json,
     load_tensors,
+    new_folder,
+    recover,
     save_json,
     save_tensors,
 )
@@ -102,3 +104,25 @@ def test_json_that_is_nested_too_deeply_is_damaged(tmp_path):
     path.write_text("[" * 200_000)
     with pytest.raises(DamagedFileError, match=r"deep\.json"):
         load_json(path)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_folder_that_was_being_replaced_comes_back(tmp_path, monkeypatch, step):
+    folder, done = tmp_path / "a", []
+    with new_folder(folder, ["*"]) as building:
+        (building / "old").touch()
+    original = os.replace
+
+    def dying(*arguments):
+        done.append(arguments)
+        if len(done) == step:
+            raise KeyboardInterrupt
+        original(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", dying)
+        with pytest.raises(KeyboardInterrupt), new_folder(folder, ["*"]) as building:
+            (building / "new").touch()
+    recover(folder)
+    assert [path.name for path in folder.iterdir()] == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

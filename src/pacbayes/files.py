@@ -7,8 +7,10 @@ import json
 import os
 import reprlib
 import shutil
+import socket
 import sys
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
@@ -33,12 +35,15 @@ __all__ = [
     "load_tensors",
     "new_folder",
     "parsed",
+    "recover",
+    "remove_parts",
     "save_json",
     "save_tensors",
     "tensors_sha256",
 ]
 
 Record = TypeVar("Record")
+_PART, _DAY = ".part", 86_400.0
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -140,9 +145,13 @@ def _damaged(path: Path, why: object) -> DamagedFileError:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file in one step: after a failure the old file is still there, unchanged."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _replace(path, content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_part())
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -151,8 +160,45 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):  # the error that counts is the first
+            Path(name).unlink(missing_ok=True)
         raise
+
+
+def remove_parts(folder: Path, name: str = "*") -> None:
+    """Remove what writers that were killed have left in a folder.
+
+    A temporary file names its machine and process. Those of other machines have a day.
+
+    Args:
+        name: pattern of the files or folders that were being written.
+    """
+    for path in folder.glob(f".{name}.*{_PART}"):
+        with suppress(OSError):
+            if _abandoned(path):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _part() -> str:
+    """Return the end of a temporary file's name."""
+    return f".{_machine()}-{os.getpid()}{_PART}"
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _abandoned(path: Path) -> bool:
+    machine, _, process = path.name.removesuffix(_PART).rpartition(".")[2].partition("-")
+    if machine != _machine() or not process.isdecimal():
+        return time.time() - path.stat().st_mtime > _DAY
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 @contextmanager
@@ -182,21 +228,35 @@ def new_folder(folder: Path, own: Collection[str]) -> Iterator[Path]:
     Args:
         own: patterns of the files that an earlier folder may have; one with others is refused.
     """
+    recover(folder)
     check_replaceable(folder, own)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    remove_parts(folder.parent, folder.name)
+    prefix, suffix = f".{folder.name}.", _part()
+    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix, suffix=suffix))
     try:
         yield building
         building.chmod(0o777 & ~_umask())
         if folder.exists():
-            aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-            os.replace(folder, aside)
-            os.replace(building, folder)
-            shutil.rmtree(aside)
-        else:
-            os.replace(building, folder)
+            os.replace(folder, _aside(folder))
+        os.replace(building, folder)
+        shutil.rmtree(_aside(folder), ignore_errors=True)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def recover(folder: Path) -> None:
+    """Bring an old folder back if a kill came between the two steps of its replacement."""
+    aside = _aside(folder)
+    if aside.is_dir() and not folder.exists():
+        os.replace(aside, folder)
+    elif aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(folder: Path) -> Path:
+    folder = folder.absolute()
+    return folder.with_name(f".{folder.name}.old")
 
 
 def check_replaceable(folder: Path, own: Collection[str]) -> None:

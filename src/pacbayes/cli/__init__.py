@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -25,6 +26,7 @@ from pacbayes.cli.plot import plot
 from pacbayes.cli.predict import predict
 from pacbayes.cli.report import report
 from pacbayes.cli.reproduce import reproduce
+from pacbayes.cli.streams import discard_output, failing_output, prepare_streams, say
 from pacbayes.cli.train import train
 from pacbayes.cli.verify import verify
 
@@ -68,11 +70,12 @@ _BAD_INPUT = (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError)
 
 def main() -> None:
     """Run the command line; exit with 0, 1 (a check failed), 2 (bad input) or 130 (interrupted)."""
+    prepare_streams()
     code = _run(sys.argv[1:] or ["--help"])
     if code == _INTERRUPTED:
         _say_interrupted()
-    elif code == _NOBODY_READS:
-        _discard_output()
+    if code == _NOBODY_READS or failing_output():
+        discard_output()
     sys.exit(code)
 
 
@@ -85,19 +88,29 @@ def _run(arguments: list[str]) -> int | None:
     except (typer.TyperException, *_BAD_INPUT) as error:
         if _wants_traceback(error):
             raise
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        say(f"error: {one_line(error)}")
         return 2
 
 
 def _call(arguments: list[str]) -> int | None:
+    _refuse_empty(arguments)
     try:
         code: int | None = app(arguments, prog_name="pacbayes", standalone_mode=False)
     except SystemExit as ended:  # typer's exit code after a broken pipe would mean a failed check
         if isinstance(ended.__context__, BrokenPipeError):
             raise ended.__context__ from None
         raise
-    sys.stdout.flush()
+    sys.stdout.flush()  # a result that nobody has is an error
     return code
+
+
+def _refuse_empty(arguments: list[str]) -> None:
+    """Refuse empty values, which a shell makes of unset variables; a path would be here."""
+    for before, value in pairwise(["", *arguments]):
+        if value == "" or (value.startswith("--") and value.endswith("=")):
+            option = (value or before).rstrip("=")
+            what = option if option.startswith("-") else "an argument"
+            raise ValueError(f"{what} is empty; give a value, or leave it out")
 
 
 def _wants_traceback(error: Exception) -> bool:
@@ -109,10 +122,4 @@ def _say_interrupted() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would end in a traceback
     resumes = sys.argv[1:2] in (["train"], ["reproduce"])
     hint = "; run the same command again to resume" if resumes else ""
-    print(f"\ninterrupted{hint}", file=sys.stderr)
-
-
-def _discard_output() -> None:
-    """Send the rest to nowhere; else Python would complain that output cannot be written."""
-    for stream in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    say(f"\ninterrupted{hint}")

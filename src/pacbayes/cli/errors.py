@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from pacbayes.spelling import did_you_mean
 
 __all__ = ["one_line"]
 
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _OPTIONS = {"lam": "lambda"}  # settings whose option is spelled differently
 
 
@@ -49,7 +51,9 @@ def _unknown_option(name: str, near: Sequence[str]) -> str:
 
 
 def _of_system(error: OSError, what: str) -> str:
+    """Name the file; what has none and cannot be written is standard output."""
     place = error.filename2 or error.filename
+    place = place or ("standard output" if error.errno in _OF_WRITING else None)
     return f"{place}: {what}" if place else what
 
 

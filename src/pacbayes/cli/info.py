@@ -55,5 +55,8 @@ def _extra(name: str, installed: bool) -> str:
 
 
 def _with_tilde(path: str) -> str:
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without a home
+        return path
     return f"~/{Path(path).relative_to(home)}" if Path(path).is_relative_to(home) else path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -75,10 +76,18 @@ def _cores() -> int:
 
 
 def _cached(folder: Path) -> dict[str, int]:
-    if not folder.is_dir():
-        return {}
-    return {place.name: _size(place) for place in sorted(folder.iterdir()) if place.is_dir()}
+    """Return the sizes of the folders in the cache, as far as it can be read."""
+    found = {}
+    with suppress(OSError):
+        for place in sorted(folder.iterdir()):
+            if place.is_dir():
+                found[place.name] = _size(place)
+    return found
 
 
 def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    sizes = []
+    with suppress(OSError):
+        for file in folder.rglob("*"):
+            sizes.append(file.stat().st_size if file.is_file() else 0)
+    return sum(sizes)

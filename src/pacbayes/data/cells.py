@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MISSING", "TRUTH", "as_numbers", "is_date", "is_missing", "is_number", "truth_words"]
+__all__ = [
+    "MISSING",
+    "TRUTH",
+    "as_numbers",
+    "is_date",
+    "is_missing",
+    "is_number",
+    "is_odd_number",
+    "truth_words",
+]
 
 MISSING = ("", "?", "na", "n/a", "nan", "null")  # in any case
 TRUTH = {"true": True, "false": False, "yes": True, "no": False}  # in any case
@@ -30,6 +39,15 @@ def is_missing(text: str) -> bool:
 def is_number(text: str) -> bool:
     """Tell whether a cell is written as a number, in ASCII and without underscores."""
     return _NUMBER.fullmatch(text) is not None
+
+
+def is_odd_number(text: str) -> bool:
+    """Tell whether Python takes a text for a number that is not written as one, as 1_0 or -nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not is_number(text) and not is_missing(text)
 
 
 def is_date(text: str) -> bool:

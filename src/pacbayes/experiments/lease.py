@@ -54,6 +54,9 @@ class Lease:
 
     def _take(self) -> Path | None:
         """Create the next lease and return its file; None if somebody else holds one."""
+        for part in self.path.parent.glob(f".{self.path.name}.*"):
+            if not self._fresh(part):  # its writer was killed
+                part.unlink(missing_ok=True)
         files = self._files()
         if any(self._fresh(file) for file in files):
             return None

@@ -18,7 +18,7 @@ from typing import Literal
 
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.lease import Lease
-from pacbayes.files import load_record, save_json, write_atomically
+from pacbayes.files import load_record, remove_parts, save_json, write_atomically
 from pacbayes.training.loop import VACUOUS
 
 __all__ = ["State", "Store", "Summary"]
@@ -131,6 +131,8 @@ class Store:
         place = self.place(configuration)
         place.mkdir(parents=True, exist_ok=True)
         with self._lease(configuration).held() as ours:
+            if ours:
+                remove_parts(place)
             if ours and not (place / "configuration.json").exists():
                 save_json(place / "configuration.json", asdict(configuration))
             yield ours

@@ -17,7 +17,14 @@ from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
-from pacbayes.files import file_sha256, load_tensors, save_json, save_tensors, tensors_sha256
+from pacbayes.files import (
+    file_sha256,
+    load_tensors,
+    remove_parts,
+    save_json,
+    save_tensors,
+    tensors_sha256,
+)
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.runs.blueprint import Blueprint, Choice
@@ -101,6 +108,7 @@ def prepare(
         network: what `chosen` returns for a network that is not dense.
     """
     plan = _plan(folder, settings, source, data, network)
+    remove_parts(folder)
     if (folder / "run.json").exists():
         return _reopened(folder, settings, plan)
     if (folder / "sweep.json").exists():
@@ -181,6 +189,7 @@ def _created(
 
 def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
     run = open_run(folder)
+    (folder / _LEARNING).unlink(missing_ok=True)  # a kill may have left it
     idle = () if settings.prior_fraction else _OF_LEARNING
     have, want = (_located(record, folder) for record in (run.record.data, plan.record))
     newer = ["names", "remarks", "label"]  # older runs have none

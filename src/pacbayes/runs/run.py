@@ -21,7 +21,14 @@ from pacbayes.certificates.remarks import above_constant
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
-from pacbayes.files import exclusive, file_sha256, save_json, save_tensors, tensors_sha256
+from pacbayes.files import (
+    exclusive,
+    file_sha256,
+    remove_parts,
+    save_json,
+    save_tensors,
+    tensors_sha256,
+)
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import Weights
@@ -239,6 +246,7 @@ def _saved(
     run: Run, issued: Certificate, weights: Weights | None = None, path: Path | None = None
 ) -> Certificate:
     """Save a certificate with its provenance, and the network that it covers if it was drawn."""
+    remove_parts(run.folder)
     provenance = {
         "data_sha256": run.record.data.train_sha256,
         "split_sha256": run.record.data.split_sha256,

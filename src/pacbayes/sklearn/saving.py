@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,7 @@ from pacbayes.files import (
     new_folder,
     save_json,
     save_tensors,
+    write_atomically,
 )
 from pacbayes.networks.weights import prior_weights
 from pacbayes.runs import certify_run, featured, open_run
@@ -92,7 +94,9 @@ def _stored(
     """Write the examples: a table if features are standardised, else arrays as they are."""
     if model.preprocessing_ is None:
         path = folder / "data.npz"
-        np.savez_compressed(path, x=X.astype(np.float32), y=y)
+        content = io.BytesIO()
+        np.savez_compressed(content, x=X.astype(np.float32), y=y)
+        write_atomically(path, content.getvalue())
         return DataSource(str(path))
     if not isinstance(model.preprocessing_, Standardiser):
         raise ValueError(
@@ -113,7 +117,9 @@ def _stored(
     arrays = [pa.array(column) for column in X.T.astype(np.float32)]
     table = pa.table([*arrays, pa.array(map(str, y))], names=[*columns, label])
     path = folder / "data.parquet"
-    parquet.write_table(table, path)
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    write_atomically(path, buffer.getvalue())
     return DataSource(str(path), label=label)
 
 
