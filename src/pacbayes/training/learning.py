@@ -23,6 +23,7 @@ from pacbayes.files import load_tensors, save_tensors
 from pacbayes.networks.folding import fold_batch_norm
 from pacbayes.randomness import redirected, seeded, stream
 from pacbayes.settings import Settings
+from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Loop, run_to_end
 
 __all__ = [
@@ -194,12 +195,12 @@ def _run(loop: PlainTraining, checkpoint: Path | None) -> None:
 
     if checkpoint is not None and checkpoint.exists():
         tensors, record = load_tensors(checkpoint)
-        if record.pop("learning", None) != owner["learning"]:
+        if not isinstance(record, dict) or record.get("learning") != owner["learning"]:
             raise ValueError(
                 f"{checkpoint} belongs to other examples, settings or another module; remove it or "
                 "choose another file"
             )
-        loop.restore(tensors, record)
+        restore(loop, checkpoint, tensors, record)
     for _ in run_to_end(loop, save):
         pass
 
