@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors convolutions reading tables tuning mutants dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors convolutions reading tables tuning mutants faults dist clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -86,6 +86,10 @@ tuning: .venv/installed
 
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
+
+# Kills, failing calls, concurrent processes and damaged files; it continues what was stopped.
+faults: .venv/installed
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m faults --summary benchmarks/faults.md
 
 # The wheel and the source distribution, in dist.
 dist: .venv/installed

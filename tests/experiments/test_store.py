@@ -8,9 +8,9 @@ import time
 import pytest
 
 from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.lease import Lease
 from pacbayes.experiments.store import Store
 from pacbayes.files import DamagedFileError
+from pacbayes.lease import Lease
 
 RUN = chosen("mlp", "digits", 3)
 

@@ -34,6 +34,7 @@ from pacbayes.runs.features import FILE, features_sha256, save_features
 from pacbayes.runs.folder import Run, open_run
 from pacbayes.runs.record import DataRecord, ModuleRecord, RunRecord
 from pacbayes.runs.versions import versions
+from pacbayes.runs.writing import writing
 from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.learning import PlainTraining
@@ -80,12 +81,15 @@ def prior_steps(
 
     Nothing happens where the prior is data-free, or was learned before.
     """
-    if not settings.prior_fraction or (folder / "run.json").exists():
-        return
-    plan = _plan(folder, settings, source, data, network)
+    with writing(folder):
+        if settings.prior_fraction and not (folder / "run.json").exists():
+            plan = _plan(folder, settings, source, data, network)
+            yield from _learning(folder, settings, data, plan)
+
+
+def _learning(folder: Path, settings: Settings, data: Dataset, plan: _Plan) -> Iterator[Progress]:
     if not (folder / _LEARNING).exists():
         _check(plan, settings, data)
-    folder.mkdir(parents=True, exist_ok=True)
     teacher, owner = _teacher(folder, settings, data, plan), {"asked": plan.request(settings)}
 
     def save() -> None:
@@ -107,25 +111,35 @@ def prepare(
     Args:
         network: what `chosen` returns for a network that is not dense.
     """
+    with writing(folder):
+        return _prepared(folder, settings, source, data, network)
+
+
+def _prepared(
+    folder: Path, settings: Settings, source: DataSource, data: Dataset, network: Choice | None
+) -> Run:
     plan = _plan(folder, settings, source, data, network)
     remove_parts(folder)
     if (folder / "run.json").exists():
         return _reopened(folder, settings, plan)
     if (folder / "sweep.json").exists():
         raise ValueError(f"{folder} is a store of `pacbayes reproduce`; choose another --out")
-    new, remarks = not folder.exists(), _check(plan, settings, data)
+    remarks = _check(plan, settings, data)
     if plan.own is None:
         made = plan.blueprint.build()
     else:
         for _ in prior_steps(folder, settings, source, data, network):
             pass
-        made = plan.blueprint.as_prior(_teacher(folder, settings, data, plan))
+        teacher = _teacher(folder, settings, data, plan)
+        if not teacher.finished:
+            raise RuntimeError(f"{folder}: the prior has not finished learning; run it again")
+        made = plan.blueprint.as_prior(teacher)
     try:
         record = plan.record.model_copy(update={"remarks": remarks})
         return _created(folder, settings, replace(plan, record=record), made, data.encoding)
     except BaseException:
         with suppress(OSError):  # the error that counts is the first
-            _remove(folder, empty_too=new and plan.own is None)
+            _remove(folder)
         raise
 
 
@@ -232,15 +246,14 @@ def withdraw(run: Run) -> None:
     if (run.folder / "checkpoint.safetensors").exists():
         return
     with suppress(OSError):  # it may hold other files
-        _remove(run.folder, empty_too=True)
+        _remove(run.folder)
+        run.folder.rmdir()
 
 
-def _remove(folder: Path, *, empty_too: bool) -> None:
-    """Remove the files that begin a run, and perhaps the folder."""
+def _remove(folder: Path) -> None:
+    """Remove the files that begin a run."""
     for name in _CREATED:
         (folder / name).unlink(missing_ok=True)
-    if empty_too:
-        folder.rmdir()
 
 
 def _plan(

@@ -34,6 +34,7 @@ from pacbayes.networks.network import Network
 from pacbayes.networks.weights import Weights
 from pacbayes.runs.folder import Run
 from pacbayes.runs.versions import versions
+from pacbayes.runs.writing import writing
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split
@@ -60,6 +61,11 @@ def engine_note(run: Run, data: Dataset) -> str:
 
 def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
     """Train from the last checkpoint to the end, saving along the way."""
+    with writing(run.folder):
+        yield from _training(run, data)
+
+
+def _training(run: Run, data: Dataset) -> Iterator[Progress]:
     trainer = Trainer(run.start_network(), *run.bound_set(data), run.settings)
     checkpoint, owner = run.folder / "checkpoint.safetensors", {"run": run.sha256}
     if checkpoint.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from pacbayes.runs.blueprint import Choice
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import prepare, prior_steps, withdraw
 from pacbayes.runs.run import train_run
+from pacbayes.runs.writing import writing
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Progress
 
@@ -64,16 +66,18 @@ def train_all(
         follow_prior, follow: advance the steps of a prior's learning and of a run's training, for
             example with a progress bar.
     """
-    begun = []
-    for folder, own in planned_runs(out, settings):
-        follow_prior(prior_steps(folder, own, source, data, network), own)
-        begun.append(prepare(folder, own, source, data, network))
-    for run in begun:
-        try:
-            follow(train_run(run, data), run)
-        except ArithmeticError:
-            withdraw(run)
-            raise
+    planned, begun = planned_runs(out, settings), []
+    with ExitStack() as held:
+        for folder, own in planned:
+            held.enter_context(writing(folder))
+            follow_prior(prior_steps(folder, own, source, data, network), own)
+            begun.append(prepare(folder, own, source, data, network))
+        for run in begun:
+            try:
+                follow(train_run(run, data), run)
+            except ArithmeticError:
+                withdraw(run)
+                raise
     return begun
 
 

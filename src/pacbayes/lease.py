@@ -1,4 +1,4 @@
-"""A lease on a run: a file that says who is making it, so that nobody else does."""
+"""A lease on a folder: a file that says who works there, so that nobody else does."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from pathlib import Path
 
 __all__ = ["Lease"]
 
+_WORDS = 4  # of a token: host, process, its space, and a number of its own
+
 
 @dataclass(frozen=True)
 class Lease:
     """A file with its holder's token, which the holder touches every few seconds.
 
-    A lease that nobody touches is stale. It is not removed but followed by another file, lease.1,
-    lease.2 and so on, which only one process can create. So no live lease is ever moved away.
+    A lease is stale if nobody touches it, or if its holder was a process of this machine that has
+    ended. It is not removed but followed by another file, lease.1, lease.2 and so on, which only
+    one process can create. So no live lease is ever moved away.
 
     Attributes:
         path: the first file.
@@ -34,6 +37,13 @@ class Lease:
     def alive(self) -> bool:
         """Whether somebody holds the lease, by clocks that must agree within `patience`."""
         return any(self._fresh(file) for file in self._files())
+
+    @property
+    def owner(self) -> str | None:
+        """Who holds the lease, in words; None if nobody does."""
+        tokens = [_token(file) or "" for file in self._files() if self._fresh(file)]
+        words = [token.split() for token in tokens]
+        return next((f"process {w[1]} on {w[0]}" for w in words if len(w) == _WORDS), None)
 
     @contextmanager
     def held(self) -> Iterator[bool]:
@@ -79,13 +89,14 @@ class Lease:
 
     def _fresh(self, file: Path) -> bool:
         try:
-            return abs(time.time() - file.stat().st_mtime) < self.patience
+            young = abs(time.time() - file.stat().st_mtime) < self.patience
         except OSError:
             return False
+        return young and not _ended(_token(file))
 
     def _created(self, file: Path) -> bool:
         part = self.path.with_name(f".{self.path.name}.{uuid.uuid4()}")
-        part.write_text(f"{socket.gethostname()} {os.getpid()} {uuid.uuid4()}")
+        part.write_text(" ".join((*_own(), str(uuid.uuid4()))))
         try:
             os.link(part, file)  # appears with its token at once, or not at all
         except FileExistsError:
@@ -107,6 +118,29 @@ class Lease:
                 if _number(file) < _number(own) and not self._fresh(file):
                     file.unlink(missing_ok=True)
             own.unlink(missing_ok=True)
+
+
+def _own() -> tuple[str, str, str]:
+    """Return host, process, and the space in which processes have their numbers."""
+    try:
+        space = os.readlink("/proc/self/ns/pid").replace(" ", "")
+    except OSError:
+        space = "-"
+    return socket.gethostname(), str(os.getpid()), space
+
+
+def _ended(token: str | None) -> bool:
+    """Return whether the holder was a process of this machine that is no more."""
+    words, own = (token or "").split(), _own()
+    if len(words) != _WORDS or (words[0], words[2]) != (own[0], own[2]):
+        return False
+    try:
+        os.kill(int(words[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
 
 
 def _number(file: Path) -> int:

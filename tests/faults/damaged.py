@@ -1,0 +1,113 @@
+"""Damaged inputs: every command answers them in one line with exit code 2, or does its work."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from faults.mutations import damage
+from faults.scene import Outcome, called, resume
+
+__all__ = ["case"]
+
+_NETWORK: Sequence[tuple[object, ...]] = (
+    ("certify", "RUN", "-T", "2"),
+    ("certify", "RUN", "--bound", "disintegrated"),
+    ("verify", "RUN"),
+    ("verify", "RUN", "--full"),
+    ("predict", "RUN", "DATA"),
+    ("report", "RUN"),
+    ("export", "RUN", "--format", "onnx", "--out", "out.onnx"),
+    ("export", "RUN", "--format", "onnx", "--method", "drawn", "--out", "out.onnx"),
+    ("plot", "RUN", "--out", "out.png"),
+)
+_CLASSIFIER = (
+    ("certify", "RUN"),
+    ("verify", "RUN"),
+    ("verify", "RUN", "--full"),
+    ("predict", "RUN", "DATA"),
+    ("report", "RUN"),
+)
+_STORE = (
+    ("reproduce", "status", "--out", "store"),
+    ("reproduce", "table1", "--out", "store", "--as-is"),
+    ("reproduce", "table2", "--out", "store", "--as-is"),
+    ("reproduce", "grid", "--out", "store", "--as-is"),
+    ("report", "store"),
+)
+_LOAD = ("load", "RUN")
+_KINDS = {  # commands on a folder, and the data that they predict
+    "arrays": ((*_NETWORK, resume("arrays")), "data.npz"),
+    "learned": ((*_NETWORK, resume("learned")), "data.csv"),
+    "unfinished": (
+        (resume("unfinished"), resume("unfinished"), ("plot", "RUN", "--out", "a.png")),
+        "",
+    ),
+    "learning": ((resume("learning"),), ""),
+    "classifier": ((*_CLASSIFIER, _LOAD), "data.csv"),
+    "estimator": ((*_NETWORK[2:5], _NETWORK[7], _LOAD), "data.csv"),
+    "store": (_STORE, ""),
+}
+_DATA = {
+    "data.npz": (resume("new"), ("predict", "arrays", "data.npz"), ("verify", "arrays")),
+    "data.csv": (resume("new"), ("predict", "learned", "data.csv"), ("verify", "learned")),
+    "data.parquet": (("predict", "learned", "data.parquet"),),
+}
+
+
+def case(number: int, scene: Path, work: Path) -> tuple[str, str | None]:
+    """Damage one file and run one command; return what was done, and what went wrong."""
+    rng = random.Random(number)
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(scene, work)
+    os.chdir(work)
+    if rng.random() < 0.3:
+        name = rng.choice(sorted(_DATA))
+        path, command = Path(name), rng.choice(_DATA[name])
+        others = sorted(Path().glob("data.*"))
+        if name == "data.npz" and command[0] == "train":
+            command = (*resume("arrays")[:-1], "new")
+        elif command[0] == "train":
+            command = tuple(name if word == "data.csv" else word for word in command)
+    else:
+        kind = rng.choice([kind for kind in sorted(_KINDS) if Path(kind).exists()])
+        commands, data = _KINDS[kind]
+        files = sorted(p for p in Path(kind).rglob("*") if p.is_file() and _matters(p))
+        path, command = rng.choice(files), rng.choice(commands)
+        others = [p for p in files if p != path] or [Path("data.npz")]
+        command = tuple({"RUN": kind, "DATA": data}.get(str(word), word) for word in command)
+    done = f"{path}: {damage(path, others, rng)}; {' '.join(map(str, command))}"
+    return done, _fault(command)
+
+
+def _matters(path: Path) -> bool:
+    return "checkpoint" not in path.name or "store" not in path.parts
+
+
+def _fault(command: tuple[object, ...]) -> str | None:
+    signal.alarm(120)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ended = _loaded(str(command[1])) if command[0] == "load" else called(*command)
+    finally:
+        signal.alarm(0)
+    stray = [p for p in Path().rglob(".*") if p.is_file()]
+    return ended.fault or (f"left {stray}" if stray else None)
+
+
+def _loaded(folder: str) -> Outcome:
+    import pacbayes
+
+    try:
+        pacbayes.load(folder)
+    except (ValueError, OSError) as error:
+        return Outcome(2, "", f"error: {' '.join(str(error).split())}\n")
+    except Exception as error:
+        return Outcome(2, "", "", f"{type(error).__name__}: {error}")
+    return Outcome(0, "", "")
