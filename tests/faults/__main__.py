@@ -36,10 +36,9 @@ _WORDS = """
   byte for byte but for times.
 - **Two processes**: both end well, or one says in a line who is writing. The folder is in the end
   that of one process.
-- **Damaged**: bits, lengths, fields, tensors, headers and whole files of every kind of file, read
-  by `train`, `certify`, `verify`, `predict`, `report`, `export`, `plot` and `reproduce`. They work,
-  say that a certificate does not hold, or end with one line and exit code 2. They leave no
-  temporary file.
+- **Damaged**: bits, lengths, fields, tensors, headers and whole files of every kind of file. All
+  commands that read them work, say that a certificate does not hold, or end with one line and exit
+  code 2. They leave no temporary file.
 """
 BATCH = {"damaged": 50}  # cases of one process, which a crash would end
 

@@ -16,7 +16,7 @@ from pacbayes.training.loop import Evaluation, Loop
 __all__ = ["read_history", "recorded", "restore"]
 
 _SLOTS = "optimiser."  # there are none before the first step
-_DEVICES = "generator."  # states on devices that a new loop has not drawn on yet
+_DEVICES = "generator."  # a run may continue on another device
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ def restore(loop: Loop, path: Path, tensors: dict[str, Tensor], record: Any) -> 
     """
     course = recorded(path, record)
     own = {k: v for k, v in loop.state()[0].items() if not k.startswith(_SLOTS)}
-    known = {k: v for k, v in tensors.items() if not k.startswith(_DEVICES)}
-    _check(path, known, own | _slots(loop.model, tensors))
+    _check(path, tensors, own | _slots(loop.model, tensors))
     try:
         loop.restore(tensors, record)
         torch.Generator().set_state(tensors["generator"])
@@ -76,7 +75,7 @@ def _slots(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 def _check(path: Path, tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Raise DamagedFileError unless tensors are named and shaped like the loop's own."""
-    wrong = list(tensors.keys() ^ own.keys())
+    wrong = [k for k in tensors.keys() ^ own.keys() if not k.startswith(_DEVICES)]
     wrong += [k for k in own.keys() & tensors.keys() if not _alike(tensors[k], own[k])]
     if wrong:
         raise DamagedFileError(
