@@ -29,19 +29,24 @@ def keyed(key, pair, draws, places):
     return out
 
 
-def test_the_table_of_the_tail_is_chebyshevs():
-    """Interpolation at 13 Chebyshev points of 16 intervals, computed again in 60 digits."""
+@pytest.mark.parametrize(
+    ("table", "terms", "half"), [("TAIL", 13, 0.5), ("BROAD_TAIL", 16, 1.0625)]
+)
+def test_the_tables_of_the_tail_are_chebyshevs(table, terms, half):
+    """Interpolation at Chebyshev points of 16 intervals, computed again in 60 digits."""
     source = (module.Path(module.__file__).parent / "c" / "tail.inc").read_text()
-    numbers = [float.fromhex(word) for word in re.findall(r"-?0x1\.\w+p[-+]\d+", source)]
-    table = np.array(numbers).reshape(13, 16)[::-1]
+    text = re.search(rf"double {table}\[.*?;", source, re.DOTALL)[0]
+    numbers = [float.fromhex(word) for word in re.findall(r"-?0x1\.\w+p[-+]\d+", text)]
+    columns = np.array(numbers).reshape(terms, 16)[::-1]
     with mpmath.workdps(60):
         width = mpmath.mpf(re.search(r"TAIL_WIDTH (\S+)", source)[1])
-        nodes = [mpmath.cos(mpmath.pi * (2 * k + 1) / 26) / 2 for k in range(13)]
-        powers = mpmath.matrix([[s**j for j in range(13)] for s in nodes])
+        angles = [mpmath.pi * (2 * k + 1) / (2 * terms) for k in range(terms)]
+        nodes = [half * mpmath.cos(angle) for angle in angles]
+        powers = mpmath.matrix([[s**j for j in range(terms)] for s in nodes])
         for n in range(16):
             tails = [mpmath.erfc((n + s) * width / mpmath.sqrt(2)) / 2 for s in nodes]
             expected = mpmath.lu_solve(powers, mpmath.matrix(tails))
-            for found, wanted in zip(table[:, n], expected, strict=True):
+            for found, wanted in zip(columns[:, n], expected, strict=True):
                 assert abs(found - wanted) <= abs(wanted) * 2.0**-52 + mpmath.mpf(10) ** -50
 
 
@@ -52,6 +57,20 @@ def test_cumulatives_are_exact_to_the_last_bits():
         errors = [abs(p - mpmath.ncdf(x)) for x, p in pairs]
     assert max(errors) < 2.3e-16
     assert np.isnan(applied("pb_cumulative", [np.nan]))
+
+
+@pytest.mark.parametrize("step", [0.0, 0.05, 0.2])
+def test_cumulatives_of_close_points_are_exact_to_the_last_bits(step):
+    u = np.concatenate([np.linspace(-9, 9, 1501), [0.0, -0.0, 40.0, -40.0, np.inf]])
+    out = np.empty((len(u), 4))
+    library().pb_near_cumulative(u.ctypes.data, step, out.ctypes.data, len(u))
+    with mpmath.workdps(40):
+        errors = [
+            abs(p - mpmath.ncdf(mpmath.mpf(x) + v * mpmath.mpf(step)))
+            for x, row in zip(u.tolist(), out.tolist(), strict=True)
+            for v, p in enumerate(row)
+        ]
+    assert max(errors) < 7e-16
 
 
 def test_exponentials_are_exact_to_the_last_bits():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pacbayes.bounds.brent import minimiser
 from pacbayes.bounds.domain import check, upward
 
 __all__ = ["ALPHA", "catoni", "catoni_lambda"]
@@ -47,7 +48,6 @@ def catoni_lambda(risk: float, kl: float, n: int, delta: float, *, alpha: float 
     best grid point.
     """
     _check(risk, kl, n, delta, alpha)
-    from scipy.optimize import minimize_scalar
 
     def at(log_lambda: float) -> float:
         return _bound(risk, kl, n, delta, math.exp(log_lambda), alpha)
@@ -56,8 +56,7 @@ def catoni_lambda(risk: float, kl: float, n: int, delta: float, *, alpha: float 
     step = top / 64
     best = min((step * i for i in range(1, 65)), key=at)
     bracket = (max(best - step, 1e-6), min(best + step, top))
-    found = minimize_scalar(at, bounds=bracket, method="bounded", options={"xatol": 1e-9})
-    return math.exp(found.x)
+    return math.exp(minimiser(at, *bracket, 1e-9))
 
 
 def _check(risk: float, kl: float, n: int, delta: float, alpha: float) -> None:

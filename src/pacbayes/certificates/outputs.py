@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from pacbayes import bounds
@@ -23,6 +22,7 @@ from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import for_seed, own_code
+from pacbayes.data.checks import all_finite
 from pacbayes.data.sample import check_sample
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
@@ -151,7 +151,7 @@ def _check(network: OutputNetwork, x: Tensor, y: Tensor, *, repeats: bool) -> No
     low, high = network.activation.range or (-math.inf, math.inf)
     if not ((y >= low) & (y <= high)).all():
         raise ValueError(f"labels must be between {low:g} and {high:g}, the activation's range")
-    if not torch.isfinite(x).all():
+    if not all_finite(x):
         raise ValueError("every feature must be a finite number; got NaN or infinity")
     _, index = np.unique(y.detach().cpu().numpy(), axis=0, return_inverse=True)
     check_sample(x.detach().cpu().numpy(), index.reshape(-1), repeats=repeats)

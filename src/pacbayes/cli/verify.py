@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from pacbayes.cli import completion
@@ -20,6 +19,7 @@ from pacbayes.cli.predict import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from pacbayes.redraw import Body
@@ -96,6 +96,8 @@ def _body(run: Path, prior: Prior | None) -> Body | None:
 
 
 def _learned_again(run: Path, data: Path | None) -> Prior:
+    import numpy as np
+
     from pacbayes import runs
     from pacbayes.cli import console
 

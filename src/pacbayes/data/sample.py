@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ _ANYWAY = 3  # repeated examples that are always allowed
 _REPEATED = 0.01  # share of repeated examples allowed; sampling with replacement has 0.37
 _REPEATED_DISCRETE = 0.1  # the same where no feature is continuous, and repeats are natural
 NEAR, _REMARKABLE = 0.2, 0.02  # shares of near copies that are refused, and that are remarked on
+_NUMBERS = 1_000_000  # of a block
 _QUERIES = 300  # examples of the bound set whose neighbours are looked at
 _NATURAL = 0.01  # probability with which a smooth density has a neighbour that counts as a copy
 _COPY = 0.2  # at most this fraction of the expected distance is a copy, in any dimension
@@ -126,11 +128,33 @@ def _once_in_each(rows: Array, y: Array, groups: Array | None) -> tuple[Array, A
 
 
 def _check_repeats(rows: Array, y: Array) -> list[str]:
-    rows = rows.astype(np.float32) + 0.0  # as a network sees them; −0 is 0
-    examples = zip(rows, y.tolist(), strict=True)
-    again = len(rows) - len({hash((row.tobytes(), label)) for row, label in examples})
-    discrete = not _continuous(rows[:, :_LOOKED_AT]).any()
+    hashes = (
+        hash((row.tobytes(), label))
+        for block in _blocks(rows)
+        for row, label in zip(_as_seen(rows[block]), y[block].tolist(), strict=True)
+    )
+    again = len(rows) - len(np.unique(np.fromiter(hashes, np.int64, len(rows))))
+    discrete = not _continuous(_as_seen(rows[:, :_LOOKED_AT])).any()
     return refuse_repeats(again, len(rows), discrete=discrete)
+
+
+def _as_seen(rows: Array) -> Array:
+    """Return examples as a network sees them: in float32, and −0 as 0."""
+    seen: Array = rows.astype(np.float32) + 0.0
+    return seen
+
+
+def _blocks(rows: Array) -> Iterator[slice]:
+    """Divide rows, so that no second copy of all of them is held."""
+    size = max(1, _NUMBERS // max(1, rows.shape[1]))
+    return (slice(start, start + size) for start in range(0, len(rows), size))
+
+
+def _moments(rows: Array) -> tuple[Array, Array]:
+    """Return means and standard deviations of features in float64."""
+    mean: Array = rows.mean(0, dtype=np.float64)
+    squares = sum(np.square(rows[block] - mean).sum(0) for block in _blocks(rows))
+    return mean, np.sqrt(squares / (len(rows) - 1)) if len(rows) > 1 else np.zeros_like(mean)
 
 
 def refuse_repeats(again: int, n: int, *, discrete: bool, remedy: str = _REMEDY) -> list[str]:
@@ -157,15 +181,14 @@ def _continuous(rows: Array) -> Array:
 
 def _refuse_fitted(rows: Array) -> None:
     """Raise FittedError if means or scales are so round that they were fitted to these rows."""
-    deviations = rows.std(0, ddof=1, dtype=np.float64)
+    means, deviations = _moments(rows)
     varied = deviations > 0
     if len(rows) < _ENOUGH or not varied.any():
         return
-    means = rows.mean(0, dtype=np.float64)[varied]
     few = rows[:, np.flatnonzero(varied)[:_LOOKED_AT]].astype(np.float64)
     distinct = np.array([len(np.unique(column)) for column in few.T])
     continuous = distinct > len(rows) / 2  # others may have round means and scales by nature
-    _refuse_centred(means, deviations[varied], len(rows), continuous, distinct > 2)
+    _refuse_centred(means[varied], deviations[varied], len(rows), continuous, distinct > 2)
     if continuous.sum() >= min(2, few.shape[1]):
         _refuse_fitted_scales(few[:, continuous])
 

@@ -23,7 +23,7 @@ __all__ = [
     "load",
 ]
 
-ABI = 2
+ABI = 3
 
 
 class Activation(IntEnum):
@@ -134,6 +134,7 @@ _FUNCTIONS = {  # result and arguments
     "pb_evaluate": (c_int, [POINTER(Evaluation)]),
     "pb_keyed": (None, [c_uint64, c_uint64, *[c_void_p] * 4, c_int64]),
     "pb_cumulative": (None, [c_void_p, c_void_p, c_int64]),
+    "pb_near_cumulative": (None, [c_void_p, c_double, c_void_p, c_int64]),
     "pb_exponential": (None, [c_void_p, c_void_p, c_int64]),
     "pb_normals": (None, _STREAM),
     "pb_words": (None, _STREAM),

@@ -32,6 +32,7 @@ Blocks = list[tuple[Tensor, Tensor]]
 Follow = Callable[[Blocks], Iterator[tuple[Tensor, Tensor]]]
 
 _ROWS = 20_000  # of T·B per block, to keep memory flat and the working set near the cache
+_NUMBERS = 2_000_000  # features of a block, which the engine holds in float64
 _FEW = 64  # examples in a block that shares a draw (fewer give more draws) or is summed exactly
 _EXAMPLES, _DRAWS = 20, 100  # of a block of keyed draws; where it has a generator of its own, this
 # is part of what a certificate is
@@ -187,6 +188,7 @@ def _placed_risk(x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sample
         raise ValueError(f"samples must be at least 1, got {samples}")
     places, sums = Places.of_set(key, len(x), samples), _Sums()
     size = sampler.rows // min(samples, _DRAWS)
+    size = max(1, min(size, _NUMBERS * len(x) // x.numel()))
     for start in range(0, len(x), size):
         block = slice(start, start + size)
         for first in range(0, samples, _DRAWS):  # an even number, so that pairs stay together

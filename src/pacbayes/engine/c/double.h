@@ -4,6 +4,8 @@
 #ifndef PACBAYES_DOUBLE_H
 #define PACBAYES_DOUBLE_H
 
+#include <float.h>
+
 #include "vector.h"
 
 #include "tail.inc" /* coefficients of Φ */
@@ -80,6 +82,37 @@ INLINE void cumulatives(const int V, const vd *u, vd *out) {
     for (int v = 0; v < V; v++) out[v] = either(u[v] > 0, 1.0 - tail[v], tail[v]);
 }
 
+#define NEAR 4           /* points that share a look-up */
+#define NEAR_STEP_MOST 0.2 /* apart: 1.5 steps and half an interval are within BROAD intervals */
+
+/* Φ(u + v·step) for v < NEAR and steps in [0, NEAR_STEP_MOST], to an absolute 7·10⁻¹⁶: with the sign
+ * of the centre taken into the last term, c₀ + s·q(s) or (1 − c₀) − s·q(s). */
+INLINE void near_cumulatives(vd u, vd step, vd *out) {
+    vd centre = u + (0.5 * (NEAR - 1)) * step, s[NEAR], q[NEAR];
+    vd t = at_most(all(15.49 * TAIL_WIDTH), absolute(centre)) * (1 / TAIL_WIDTH);
+    vd shifted = t + ROUNDING, rest = t - (shifted - ROUNDING);
+    vl index = (vl)shifted, minus = (vl)centre & INT64_MIN, plus = minus ^ INT64_MIN;
+    vd down = step * (-1 / TAIL_WIDTH), away = (vd)((vl)down ^ plus);
+    vd first = entry(BROAD_TAIL[0], index), second = entry(BROAD_TAIL[1], index);
+#pragma GCC unroll 4
+    for (int v = 0; v < NEAR; v++) {
+        s[v] = rest + (v - 0.5 * (NEAR - 1)) * away;
+        q[v] = first * s[v] + second;
+    }
+#pragma GCC unroll 16
+    for (int term = 2; term < BROAD_TERMS - 1; term++) {
+        vd coefficient = entry(BROAD_TAIL[term], index);
+#pragma GCC unroll 4
+        for (int v = 0; v < NEAR; v++) q[v] = q[v] * s[v] + coefficient;
+    }
+    vd constant = entry(BROAD_TAIL[BROAD_TERMS - 1], index);
+    constant = either(centre > 0, 1.0 - constant, constant);
+    rest = (vd)((vl)rest ^ plus);
+#pragma GCC unroll 4
+    for (int v = 0; v < NEAR; v++)
+        out[v] = q[v] * (rest + (v - 0.5 * (NEAR - 1)) * down) + constant;
+}
+
 /* e^x: x = n·ln 2 + r and Taylor's polynomial of degree 13; constant beyond ±700. */
 static inline vd power_of_e(vd x) {
     x = at_most(all(700.0), at_least(all(-700.0), x));
@@ -96,7 +129,7 @@ static inline vd power_of_e(vd x) {
     return (vd)((vl)p + ((vl)shifted << 52));
 }
 
-/* −2·ln x for x in [2⁻⁵³, 1), to a relative 2⁻⁵²: x = 2ⁿ·(1 + f) with 1 + f in [√½, √2), and ln(1 + f)
+/* −2·ln x for normal x > 0, and for x in [2⁻⁵³, 1) to a relative 2⁻⁵²: x = 2ⁿ·(1 + f) with 1 + f in [√½, √2), and ln(1 + f)
  * as in fdlibm, from s = f/(2 + f). */
 static inline vd minus_twice_log(vd x) {
     vl raw = (vl)x - 0x3fe6a09e667f3bcd; /* subtract the bits of √½ */

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PB_ABI 2
+#define PB_ABI 3
 
 enum activation { RELU, SIGMOID, SIGN };
 enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH, REINFORCE, TREE };
@@ -82,10 +82,12 @@ void pb_adam(engine *e, const pb_update *update);
 
 int pb_evaluate(const pb_evaluation *job); /* returns a status */
 
-/* For tests: the pair of normals, or of uniforms, of each place; Φ(u); e^x. */
+/* For tests: the pair of normals, or of uniforms, of each place; Φ(u); Φ at four
+ * points from u on that are `step` apart; e^x. */
 void pb_keyed(uint64_t key, uint64_t pair, const uint64_t *draws, const uint64_t *places,
               double *normals, double *uniforms, int64_t count);
 void pb_cumulative(const double *u, double *out, int64_t count);
+void pb_near_cumulative(const double *u, double step, double *out, int64_t count);
 void pb_exponential(const double *x, double *out, int64_t count);
 
 /* For tests: fill `out` with standard normals, or with uniform words, of one stream. */
