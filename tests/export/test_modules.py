@@ -37,7 +37,7 @@ class Residual(nn.Module):
 
 class Asks(nn.Module):
     def forward(self, a):
-        return a if a.sum() > 0 else -a
+        return a if a.isfinite().all() else 0 * a
 
 
 def build(shape, outputs):
