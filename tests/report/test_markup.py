@@ -50,3 +50,9 @@ def test_a_picture_is_encoded_without_loss():
     assert kind == "data:image/png;base64"
     found = imread(io.BytesIO(base64.b64decode(content)), format="png")
     np.testing.assert_array_equal(np.round(255 * found), grey)
+
+
+def test_a_picture_in_colours_is_encoded_without_loss():
+    colours = np.arange(90, dtype=np.uint8).reshape(5, 6, 3)
+    found = imread(io.BytesIO(base64.b64decode(png(colours).partition(",")[2])), format="png")
+    np.testing.assert_array_equal(np.round(255 * found), colours)

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from pacbayes.report.votes import analyse_votes, confusion, coverage
+from pacbayes.report.sections.votes import picture
+from pacbayes.report.votes import analyse_votes, confusion, coverage, image_of
 
 
 def brute_force(margins, wrong):
@@ -63,5 +64,27 @@ def test_the_least_certain_examples_come_first(contents):
 
 
 def test_only_large_squares_without_negative_values_are_images(contents, images):
-    assert contents.votes.side is None
-    assert analyse_votes(images, images.load_network(), images.load_data()).side == 8
+    assert contents.votes.image is None
+    assert image_of(np.ones((2, 64)), None) == (1, 8, 8)
+    assert image_of(-np.ones((2, 64)), None) is None
+    assert image_of(np.ones((2, 49)), None) is None
+    votes = analyse_votes(images, images.load_network(), images.load_data())
+    assert votes.image == (1, 8, 8)
+
+
+def test_images_of_a_known_shape_have_one_channel_or_three():
+    x = -np.ones((2, 48))
+    assert image_of(x, (3, 4, 4)) == (3, 4, 4)
+    assert image_of(x, (6, 8)) == (1, 6, 8)
+    assert image_of(x, (1, 6, 8)) == (1, 6, 8)
+    assert image_of(np.ones((2, 64)), (64,)) == (1, 8, 8)
+    assert image_of(x, (2, 4, 6)) is None
+    assert image_of(x, (3, 2, 2, 4)) is None
+
+
+def test_grey_is_ink_on_paper_and_colours_are_as_they_are():
+    grey = picture([0, 1, 2, 4, 3, 0], (1, 2, 3), (0, 4))
+    np.testing.assert_array_equal(grey, [[255, 191, 128], [0, 64, 255]])
+    colours = picture([-1, 1, 0, 1, 1, -1], (3, 1, 2), (-1, 1))  # two pixels: red, green, blue
+    np.testing.assert_array_equal(colours, [[[0, 128, 255], [255, 255, 0]]])
+    np.testing.assert_array_equal(picture([0.0], (1, 1, 1), (0, 0)), [[255]])

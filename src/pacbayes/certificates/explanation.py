@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -61,8 +61,12 @@ def sentence(c: Certificate) -> str:
     )
 
 
-def steps(c: Certificate) -> Iterator[Step]:
-    """Break the bound down into parts that add up to it."""
+def steps(c: Certificate, names: Mapping[str, str] | None = None) -> Iterator[Step]:
+    """Break the bound down into parts that add up to it.
+
+    Args:
+        names: better names for layers, as `RunRecord.layer_names`.
+    """
     parts, theorem = dict(c.contributions), c.theorem
     label = "training risk" + " of pairs" * theorem.pairs + _TIMES.get(theorem.factor, "")
     kind, any_posterior = "exact" if c.draws is None else "sampled", ", for any posterior"
@@ -72,7 +76,8 @@ def steps(c: Certificate) -> Iterator[Step]:
     yield Step("monte-carlo", "Monte-Carlo error", parts.pop("monte-carlo"), _draws(c))
     yield Step("sample", f"finite sample{any_posterior}", parts.pop("log terms"), _terms(c))
     for layer, (points, kl) in _layers(c, parts).items():
-        yield Step("kl", f"learned in {layer}", points, f"KL {kl:.1f}")
+        shown = (names or {}).get(layer, layer)
+        yield Step("kl", f"learned in {shown}", points, f"KL {kl:.1f}")
 
 
 def _draws(c: Certificate) -> str:

@@ -102,13 +102,15 @@ def _advice_to_learn(run: Run) -> str:
     few = f"The network has learned nothing: {run.record.data.n} examples may be too few"
     if run.settings.widths:
         return f"{few}\nfor its size. Try fewer units (--widths 30) or none (--widths none)."
-    epochs = run.settings.epochs
-    return f"{few},\nor {epochs} epochs too short. Try more epochs (--epochs)."
+    s = run.settings
+    epochs, option = (s.epochs, "epochs") if s.epochs else (s.prior_epochs, "prior-epochs")
+    return f"{few},\nor {epochs} epochs too short. Try more epochs (--{option})."
 
 
 def _advice_to_tighten(run: Run) -> str:
     hidden = run.settings.widths
-    change = "fewer weights (--widths none)" if hidden else "more epochs (--epochs)"
+    option = "epochs" if run.settings.epochs else "prior-epochs"
+    change = "fewer weights (--widths none)" if hidden else f"more epochs (--{option})"
     learned = "or more examples."
     if not run.settings.prior_fraction:
         learned = "or a prior that learns from a part of the examples (--prior-fraction 0.5)."
@@ -124,7 +126,7 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     for remark_on_bound in c.remarks:
         console.print(f"NOTE: {remark_on_bound}", style="bold")
     console.print(f"{sentence(c)}\n")
-    console.print(_steps(c))
+    console.print(_steps(c, run))
     console.print(_comparison(c, errors, run))
     console.print("\nAssumptions, which no file can show:")
     for assumption in c.assumptions.sentences():
@@ -150,10 +152,10 @@ def show_classes(certificates: Sequence[Certificate], run: Run, names: Sequence[
     print(f"Written to {run.class_path(first.kind, 0)} to {last}")
 
 
-def _steps(c: Certificate) -> Table:
+def _steps(c: Certificate, run: Run) -> Table:
     table = Table("how it adds up", "points", "", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    for step in steps(c):
+    for step in steps(c, run.record.layer_names):
         table.add_row(step.label, f"{100 * step.points:.3f}", step.detail)
     return table
 

@@ -27,7 +27,7 @@ def export(
         Predictor,
         typer.Option(
             help="randomised: fresh weights every time; vote: majority over T draws; drawn: the "
-            "network kept by certify --bound disintegrated."
+            "network kept by certify --bound disintegrated; fixed: the one at the prior's means."
         ),
     ] = Predictor.RANDOMISED,
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote, T.")] = 100,

@@ -68,4 +68,6 @@ def choice_of(network: str, options: dict[str, Any], *, learned: bool) -> Choice
         return chosen(network)
     wanted = given(options)
     usual = Convolutions.usual(len(wanted.get("channels", ())), learned=learned)
-    return chosen(Convolutions(**(usual | wanted)))
+    found = usual | wanted
+    found["pooling"] = found.get("pooling") or None
+    return chosen(Convolutions(**found))

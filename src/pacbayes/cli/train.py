@@ -145,7 +145,7 @@ def train(
         bool | None, _conv("--padding/--no-padding", help="Pad images with zeros.")
     ] = None,
     pooling: Annotated[
-        int | None, _conv(help="Average images to a grid of this side at the end.")
+        int | None, _conv(help="Average images to a grid of this side at the end; 0 leaves them.")
     ] = None,
     batch_norm: Annotated[
         bool | None,

@@ -13,9 +13,18 @@ from pacbayes.runs.folder import Run
 
 __all__ = ["covering_certificate"]
 
+_ROUNDED = "it computes in float32, so that a label may differ from the network's in float64"
 
-def covering_certificate(run: Run, method: Predictor, *, sampled: bool) -> dict[str, Any]:
-    """Return the claim of the certificate in the folder, if it covers this predictor."""
+
+def covering_certificate(
+    run: Run, method: Predictor, *, sampled: bool, rounded: bool
+) -> dict[str, Any]:
+    """Return the claim of the certificate in the folder, if it covers this predictor.
+
+    Args:
+        sampled: whether the predictor takes noise.
+        rounded: whether it computes in float32 what the certificate covers in float64.
+    """
     path = run.certificate_path(method)
     if not path.exists():
         return _uncovered(f"the run has no {path.name}")
@@ -26,6 +35,8 @@ def covering_certificate(run: Run, method: Predictor, *, sampled: bool) -> dict[
     if method is Predictor.VOTE and sampled and name != "first-order":  # Markov's holds for any T
         return _uncovered(f"{name} covers the vote of all of Q, not of T draws")
     says = _covered(path, claim, sampled=sampled)
+    if rounded:
+        return _uncovered(f"{_ROUNDED}, which would be {says}; --format torch is")
     return {"says": says, "file": path.name, "sha256": file_sha256(path), **claim}
 
 

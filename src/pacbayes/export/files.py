@@ -21,18 +21,21 @@ from pacbayes.choices import Format, Predictor
 from pacbayes.data.tasks import Task
 from pacbayes.export.coverage import covering_certificate
 from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
+from pacbayes.export.modules import weights_at
 from pacbayes.export.ports import Explicit, Port
 from pacbayes.export.predictors import explicit
 from pacbayes.files import write_atomically
+from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import scores
+from pacbayes.networks.weights import prior_weights, scores
 from pacbayes.runs.folder import Run
 
 __all__ = ["Export", "export_run"]
 
 _EXAMPLES, _ROWS = 16, 4096  # inputs to compare, and the limit for inputs times T
-# Far above the rounding errors of float64; a vote's error function is float32.
-_TOLERANCE = {Predictor.RANDOMISED: 1e-9, Predictor.DRAWN: 1e-9, Predictor.VOTE: 1e-5}
+# Far above the rounding errors of float64, of the error function of a vote, which is float32, and
+# of whole modules in float32.
+_FLOAT64, _FLOAT32_ERF, _FLOAT32 = 1e-9, 1e-5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -75,19 +78,21 @@ def export_run(
     if out.suffix != form.suffix:
         raise ValueError(f"the file name for {format} must end in {form.suffix}, got {out}")
     method = Predictor(method)
-    if method not in _TOLERANCE:
-        raise ValueError("the network at the prior's means is not exported; choose another method")
     network = run.load_network().double().eval()
-    weights = run.load_drawn() if method is Predictor.DRAWN else {}
-    features = run.record.data.features
-    predictor = explicit(network, method, features=features, samples=samples, weights=weights)
-    metadata = _metadata(run, predictor, method)
+    weights = _weights(run, network, method)
+    features, dtype = run.record.data.features, _arithmetic(network, format)
+    predictor = explicit(
+        network, method, features=features, samples=samples, weights=weights, dtype=dtype
+    )
+    metadata = _metadata(run, predictor, method, rounded=dtype is torch.float32)
     content = form.write(predictor, metadata)
     x = _inputs(features, samples)
     noise = noise_for(predictor, len(x))
     expected = _library(network, method, x, noise, weights)
     found = form.answer(content, (x, *noise))
-    difference = _difference(network.task, expected, *found, tolerance=_TOLERANCE[method])
+    tolerance = _FLOAT32_ERF if method is Predictor.VOTE else _FLOAT64
+    tolerance = _FLOAT32 if dtype is torch.float32 else tolerance
+    difference = _difference(network.task, expected, *found, tolerance=tolerance)
     write_atomically(out, content)
     return Export(
         file=str(out),
@@ -103,13 +108,27 @@ def export_run(
     )
 
 
+def _weights(run: Run, network: Network, method: Predictor) -> dict[str, Tensor]:
+    """Return the weights of the predictor, if it is one network."""
+    if method is Predictor.DRAWN:
+        return run.load_drawn()
+    return prior_weights(network) if method is Predictor.FIXED else {}
+
+
+def _arithmetic(network: Network, format: Format) -> torch.dtype:
+    """Return float64, but float32 for modules in ONNX: onnxruntime has no other convolutions."""
+    dense = network.architecture is not None
+    return torch.float64 if dense or format != "onnx" else torch.float32
+
+
 def _inputs(features: int, samples: int) -> Tensor:
     """Return normal inputs, fewer where each needs many draws; the same every time."""
     count = max(1, min(_EXAMPLES, _ROWS // samples))
     return torch.randn(count, features, generator=torch.Generator().manual_seed(0))
 
 
-def _metadata(run: Run, predictor: Explicit, method: Predictor) -> dict[str, Any]:
+def _metadata(run: Run, predictor: Explicit, method: Predictor, *, rounded: bool) -> dict[str, Any]:
+    sampled = bool(predictor.noise)
     return {
         "pacbayes": pacbayes.__version__,
         "run_sha256": run.sha256,
@@ -117,7 +136,7 @@ def _metadata(run: Run, predictor: Explicit, method: Predictor) -> dict[str, Any
         "classes": list(run.record.data.classes),
         "inputs": [asdict(port) for port in predictor.inputs],
         "outputs": [asdict(port) for port in predictor.outputs],
-        "certificate": covering_certificate(run, method, sampled=bool(predictor.noise)),
+        "certificate": covering_certificate(run, method, sampled=sampled, rounded=rounded),
     }
 
 
@@ -150,13 +169,17 @@ def _library(
 ) -> Tensor:
     """Return scores computed by the library's own functions."""
     x = x.double()
-    if method is Predictor.DRAWN:
+    if method in (Predictor.DRAWN, Predictor.FIXED):
         return scores(network, dict(weights), x)
     if method is Predictor.VOTE:
         with _Given(noise):
             return network.draw(x, max((len(e) for e in noise), default=1)).value.mean(0)
-    with _Given([e.unsqueeze(0) for e in noise[:-1]]):
-        mean, deviation = network.layer.moments(network.body.draw(x, 1).value[0])
+    if isinstance(network.body, Evaluated):
+        a = network.body.at(x, weights_at(network.body, noise[0]))
+    else:
+        with _Given([e.unsqueeze(0) for e in noise[:-1]]):
+            a = network.body.draw(x, 1).value[0]
+    mean, deviation = network.layer.moments(a)
     return network.task.scores(mean + deviation * noise[-1])
 
 

@@ -32,11 +32,19 @@ def noise_for(predictor: Explicit, batch: int) -> list[Tensor]:
 
 def _program(predictor: Explicit) -> ExportedProgram:
     batch, features = Dim("batch"), int(predictor.inputs[0].shape[1])
-    shapes: dict[str, Any] = {"x": {predictor.inputs[0].batch_axis: batch}}
+    sizes = [{} if p.batch_axis is None else {p.batch_axis: batch} for p in predictor.inputs]
+    shapes: dict[str, Any] = {"x": sizes[0]}
     if predictor.noise:
-        shapes["noise"] = tuple({port.batch_axis: batch} for port in predictor.noise)
+        shapes["noise"] = tuple(sizes[1:])
     arguments = (torch.zeros(3, features), *noise_for(predictor, 3))
-    program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
+    try:
+        program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
+    except Exception as error:  # whatever the code of a module of the user's own does
+        reason = str(error).strip().partition("\n")[0]
+        raise RuntimeError(
+            f"torch {torch.__version__} cannot trace this network: {reason}; its operations must "
+            "not depend on the values of its input"
+        ) from error
     program.example_inputs = None  # they would be saved in the file
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it contains paths of this machine
@@ -103,7 +111,8 @@ def _describe(graph: Any, predictor: Explicit) -> None:
     for port, value in zip(ports, values, strict=True):
         del value.metadata_props[:]
         value.doc_string = port.meaning
-        value.type.tensor_type.shape.dim[port.batch_axis].dim_param = "batch"
+        if port.batch_axis is not None:
+            value.type.tensor_type.shape.dim[port.batch_axis].dim_param = "batch"
 
 
 def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -21,8 +21,9 @@ class Port:
     meaning: str
 
     @property
-    def batch_axis(self) -> int:
-        return self.shape.index("batch")
+    def batch_axis(self) -> int | None:
+        """The dimension of the batch; None for noise that a batch shares."""
+        return self.shape.index("batch") if "batch" in self.shape else None
 
     def sizes(self, batch: int | str) -> Shape:
         """Return the shape with a size for the batch."""

@@ -1,10 +1,11 @@
-"""The predictors of a dense network with noise as an explicit input, in plain operations.
+"""The predictors of a network with noise as an explicit input, in plain operations.
 
 A graph cannot hold random generators, branches on data or autograd functions, so each predictor is
-written without them and is deterministic given its noise. All noise is standard normal and local,
-one number for every pre-activation. Given the activations below, this is the same as drawing fresh
-weights for every example (see `networks.activations`). Arithmetic is float64, as in a certificate,
-except for the error function of a vote.
+written without them and is deterministic given its noise. All noise is standard normal. In dense
+layers it is local, one number for every pre-activation. Given the activations below, this is the
+same as drawing fresh weights for every example (see `networks.activations`). Other modules have a
+number for every weight. Arithmetic is float64, as in a certificate, except for the error function
+of a vote, and for modules in an ONNX file, since onnxruntime has no such convolutions.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from pacbayes.choices import Predictor
+from pacbayes.export.modules import DrawnModule, OneModule
 from pacbayes.export.ports import Explicit, Port, Shape
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense, Deterministic
+from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
@@ -30,6 +33,7 @@ __all__ = ["NORMAL", "Explicit", "Port", "explicit"]
 _Unit = Callable[[Tensor], Tensor]
 _Graph = tuple[nn.Module, Sequence[Shape], str]  # shapes of the noise, meaning of the score
 NORMAL = "independent standard normal numbers, fresh for every prediction"
+SHARED = "independent standard normal numbers, fresh for every batch, whose examples share them"
 
 
 class _Parts(NamedTuple):
@@ -40,6 +44,7 @@ class _Parts(NamedTuple):
     last: GaussianLinear
     samples: int
     weights: Mapping[str, Tensor]
+    front: nn.Module | None = None  # a module that is not dense
 
     @property
     def widths(self) -> list[int]:
@@ -57,19 +62,25 @@ def explicit(
     features: int,
     samples: int = 100,
     weights: Mapping[str, Tensor] | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> Explicit:
-    """Return a predictor of a dense network.
+    """Return a predictor of a network.
 
     Args:
         features: number of features of an example.
         samples: T, draws of a vote; without hidden layers a vote is exact and draws nothing.
-        weights: weights of the drawn network, if that is the predictor.
+        weights: weights of one network, if that is the predictor.
+        dtype: of the arithmetic of modules that are not dense.
     """
     hidden, units = _hidden(network.body)
-    parts = _Parts(hidden, units, network.layer, samples, weights or {})
+    front = _front(network.body, method, weights or {}, dtype)
+    parts = _Parts(hidden, units, network.layer, samples, weights or {}, front)
     module, shapes, meaning = _PREDICTORS[method](parts)
     x = Port("x", ("batch", features), "float32", "features as in the run's data, finite")
-    noise = [Port(f"noise_{i}", s, "float64", NORMAL) for i, s in enumerate(shapes, start=1)]
+    noise = [
+        Port(f"noise_{i}", s, "float64", NORMAL if "batch" in s else SHARED)
+        for i, s in enumerate(shapes, start=1)
+    ]
     label = Port("label", ("batch",), "int64", "index into the classes")
     return Explicit(module.eval(), (x, *noise), (_score(parts.outputs, meaning), label))
 
@@ -77,9 +88,27 @@ def explicit(
 def _hidden(body: Body) -> tuple[Sequence[GaussianLinear], list[_Unit]]:
     if isinstance(body, Dense):
         return body.layers, [FUNCTIONS[rule] for rule in body.rules]
-    if isinstance(body, Deterministic) and isinstance(body.module, nn.Identity):
-        return (), []
-    raise ValueError(f"only dense networks can be exported, got a body {type(body).__name__}")
+    return (), []
+
+
+def _front(
+    body: Body, method: Predictor, weights: Mapping[str, Tensor], dtype: torch.dtype
+) -> nn.Module | None:
+    """Return the part below the last layer, if it is not dense."""
+    if isinstance(body, Dense):
+        return None
+    if isinstance(body, Deterministic):
+        return None if isinstance(body.module, nn.Identity) else OneModule(body, {}, dtype)
+    if not isinstance(body, Evaluated):
+        raise ValueError(f"a body {type(body).__name__} of your own cannot be exported")
+    if method is Predictor.VOTE:
+        raise ValueError(
+            "a vote of modules is not exported, since its file would hold every draw of their "
+            "weights; use --method fixed, drawn or randomised"
+        )
+    if method is Predictor.RANDOMISED:
+        return DrawnModule(body, dtype)
+    return OneModule(body, weights, dtype)
 
 
 def _score(outputs: int, meaning: str) -> Port:
@@ -89,26 +118,33 @@ def _score(outputs: int, meaning: str) -> Port:
 
 
 def _randomised(parts: _Parts) -> _Graph:
-    module = _Randomised(_Body(parts.hidden, parts.units), parts.last)
-    shapes = [("batch", d) for d in (*parts.widths, parts.outputs)]
+    module = _Randomised(_body(parts), parts.last)
+    shapes: list[Shape] = [("batch", d) for d in (*parts.widths, parts.outputs)]
+    if isinstance(parts.front, DrawnModule):
+        shapes.insert(0, (parts.front.size,))
     return module, shapes, "output of the last layer, drawn"
 
 
 def _vote(parts: _Parts) -> _Graph:
-    module = _Vote(_Body(parts.hidden, parts.units), parts.last)
+    module = _Vote(_body(parts), parts.last)
     shapes = [(parts.samples, "batch", d) for d in parts.widths]
     one = "mean output over the draws, from -1 to 1"
     return module, shapes, one if parts.outputs == 1 else "class probabilities"
 
 
-def _drawn(parts: _Parts) -> _Graph:
-    return _Drawn(parts.weights, parts.units), [], "output of the last layer"
+def _one(parts: _Parts) -> _Graph:
+    return _One(parts.weights, parts.units, parts.front), [], "output of the last layer"
+
+
+def _body(parts: _Parts) -> nn.Module:
+    return _Body(parts.hidden, parts.units) if parts.front is None else parts.front
 
 
 _PREDICTORS = {
     Predictor.RANDOMISED: _randomised,
     Predictor.VOTE: _vote,
-    Predictor.DRAWN: _drawn,
+    Predictor.DRAWN: _one,
+    Predictor.FIXED: _one,
 }
 
 
@@ -155,7 +191,7 @@ class _Body(nn.Module):
 class _Randomised(nn.Module):
     """One draw of the scores; noise (B, d) for every layer, including the last."""
 
-    def __init__(self, body: _Body, layer: GaussianLinear) -> None:
+    def __init__(self, body: nn.Module, layer: GaussianLinear) -> None:
         super().__init__()
         self.body, self.last = body, _Layer(layer)
 
@@ -167,7 +203,7 @@ class _Randomised(nn.Module):
 class _Vote(nn.Module):
     """The mean of the aggregated output over T draws; noise (T, B, d) for every hidden layer."""
 
-    def __init__(self, body: _Body, layer: GaussianLinear) -> None:
+    def __init__(self, body: nn.Module, layer: GaussianLinear) -> None:
         super().__init__()
         self.body, self.last = body, _Layer(layer)
 
@@ -178,19 +214,21 @@ class _Vote(nn.Module):
         return _labelled(share.mean(0) if noise else share)
 
 
-class _Drawn(nn.Module):
-    """The network that was drawn and kept; it takes no noise."""
+class _One(nn.Module):
+    """One network: drawn and kept, or at the prior's means. It takes no noise."""
 
-    def __init__(self, weights: Mapping[str, Tensor], units: Sequence[_Unit]) -> None:
+    def __init__(
+        self, weights: Mapping[str, Tensor], units: Sequence[_Unit], front: nn.Module | None
+    ) -> None:
         super().__init__()
-        self.units = list(units)
+        self.units, self.front = list(units), front
         names = [*(f"body.layers.{i}" for i in range(len(units))), "layer"]
         for i, name in enumerate(names):
             self.register_buffer(f"weight_{i}", weights[f"{name}.weight"].clone())
             self.register_buffer(f"bias_{i}", weights[f"{name}.bias"].clone())
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        a = x.double()
+        a = x.double() if self.front is None else self.front(x)
         for i, unit in enumerate((*self.units, lambda z: z)):
             a = unit(linear(a, getattr(self, f"weight_{i}"), getattr(self, f"bias_{i}")))
         return _labelled(a)

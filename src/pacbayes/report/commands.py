@@ -11,6 +11,8 @@ from typing import Any
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
 from pacbayes.data.source import DataSource
+from pacbayes.defaults import for_module
+from pacbayes.networks.modules import Convolutions
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
@@ -18,8 +20,11 @@ from pacbayes.settings import Settings
 __all__ = ["certify_command", "option_words", "train_command"]
 
 _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is spelled differently
+    "batch_norm": lambda norm: ["--batch-norm" if norm else "--no-batch-norm"],
     "lam": lambda value: ["--lambda", str(value)],
     "learned_scale": lambda learned: ["--learned-scale" if learned else "--unit-scale"],
+    "padding": lambda padding: ["--padding" if padding else "--no-padding"],
+    "pooling": lambda side: ["--pooling", str(side or 0)],
     "prior_scales": lambda scales: ["--prior-scale", ",".join(map(scale_text, scales))],
     "repeats": lambda _: ["--repeats"],
     "widths": lambda widths: ["--widths", ",".join(map(str, widths)) or "none"],
@@ -29,7 +34,8 @@ _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is
 def train_command(record: RunRecord, folder: Path) -> str:
     """Return the `pacbayes train` command of a run, with only the options that are not defaults."""
     words = ["pacbayes", "train", *_data_options(record.data.source.located(folder))]
-    changed = _changed(record.settings, len(record.data.classes))
+    changed = _changed(record)
+    words += _network_options(record)
     for name, value in (changed | _for_table(record)).items():
         words += _option(name, value)
     words += _threads(record.versions)
@@ -56,33 +62,61 @@ def option_words(options: Mapping[str, object]) -> list[str]:
     return list(chain.from_iterable(given))
 
 
-def _changed(s: Settings, classes: int) -> dict[str, object]:
+def _network_options(record: RunRecord) -> list[str]:
+    """Return the options that choose a network other than dense."""
+    if record.network is None:
+        return []
+    architecture = record.network.architecture
+    if not isinstance(architecture, Convolutions):
+        return ["--network", architecture.title]
+    learned = bool(record.settings.prior_fraction)
+    usual = Convolutions.usual(len(architecture.channels), learned=learned)
+    usual = dict(Convolutions(**(usual | {"channels": architecture.channels})))
+    words = ["--network", "conv"]
+    for name in ("channels", "kernels", "strides"):
+        words += _option(name, ",".join(map(str, getattr(architecture, name))))
+    for name in ("padding", "batch_norm", "pooling", "widths"):
+        value = getattr(architecture, name)
+        words += _option(name, value) if value != usual[name] else []
+    return words
+
+
+def _changed(record: RunRecord) -> dict[str, object]:
     """Return the settings that `pacbayes train` has to be told."""
-    own, usual = dict(s), dict(_usual(s, classes))
+    s = record.settings
+    own, usual = dict(s), dict(_usual(record))
     changed = {name: value for name, value in own.items() if value != usual[name]}
     if s.prior_scales:
         changed.pop("prior_scale", None)  # it is one of them
+    if record.network is not None:
+        changed.pop("widths", None)  # of dense networks alone
     return {"protocol": s.protocol, "activation": s.activation} | changed
 
 
 def _for_table(record: RunRecord) -> dict[str, object]:
     """Return the settings whose defaults depend on the number of rows of a table."""
     s = record.settings
-    if not record.data.source.is_table or s.protocol != "fast":
+    dense = record.network is None
+    if not dense or not record.data.source.is_table or s.protocol != "fast":
         return {}
     learned = {"prior_epochs": s.prior_epochs} if s.prior_fraction else {}
     return {"widths": s.widths, "prior_fraction": s.prior_fraction, **learned}
 
 
-def _usual(s: Settings, classes: int) -> Settings:
+def _usual(record: RunRecord) -> Settings:
     """Return the settings of a run with default options except for protocol and activation.
 
     Other defaults depend on the objective and on whether the prior is learned, so they are taken
-    for the run's own objective and prior.
+    for the run's own objective and prior. The batch size of a module depends on the number of all
+    examples, which is not recorded, so that a command always has it.
     """
-    learned: dict[str, Any] = {"prior_fraction": s.prior_fraction} if s.prior_fraction else {}
-    first = Settings.of(s.protocol, s.activation, classes=classes, **learned)
-    usual = Settings.of(s.protocol, s.activation, s.objective, classes=classes, **learned)
+    s = record.settings
+    given: dict[str, Any] = {"prior_fraction": s.prior_fraction} if s.prior_fraction else {}
+    if record.network is not None:
+        given = for_module(record.data.n, given) | {"batch_size": None}
+    given["classes"] = len(record.data.classes)
+    first = Settings.of(s.protocol, s.activation, **given)
+    usual = Settings.of(s.protocol, s.activation, s.objective, **given)
     return usual.model_copy(update={"objective": first.objective, "prior_fraction": 0.0})
 
 

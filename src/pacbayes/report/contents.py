@@ -9,7 +9,7 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.encoding import Encoding
-from pacbayes.networks.gaussian import kl_by_part
+from pacbayes.networks.gaussian import gaussians, kl_by_part
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import log_ratios
 from pacbayes.report.commands import certify_command, train_command
@@ -77,7 +77,7 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
         errors=votes.errors,
         history=read_history(run.folder / "history.json"),
         best=run.best,
-        movements=layer_movements(network),
+        movements=layer_movements(network, run.record.layer_names),
         votes=votes,
         command=train_command(run.record, run.folder),
         encoding=data.encoding,
@@ -93,7 +93,8 @@ def _parts(run: Run, network: Network, predictor: Predictor) -> dict[str, float]
     if predictor is Predictor.FIXED:
         return {}
     if predictor is Predictor.DRAWN:
-        return log_ratios(network, run.load_drawn())
+        ratios = log_ratios(network, run.load_drawn())
+        return {name: ratios[name] for name in gaussians(network)}  # in the order of the layers
     return kl_by_part(network)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -53,14 +53,23 @@ class LayerMovement:
 
 
 @torch.no_grad()
-def layer_movements(network: Network) -> tuple[LayerMovement, ...]:
-    """Return the movement of every layer, with histograms on common axes."""
+def layer_movements(
+    network: Network, names: Mapping[str, str] | None = None
+) -> tuple[LayerMovement, ...]:
+    """Return the movement of every layer, with histograms on common axes.
+
+    Args:
+        names: better names for layers, as `RunRecord.layer_names`.
+    """
     layers = _by_layer(network)
     everything = list(chain(*layers.values()))
     farthest = _joined(_shift, everything).abs().max().item() or 1.0
     low, high = _joined(_ratio, everything).aminmax()
     scales = (low.item(), high.item())
-    return tuple(_movement(name, parts, farthest, scales) for name, parts in layers.items())
+    shown = {layer: (names or {}).get(layer, layer) for layer in layers}
+    return tuple(
+        _movement(shown[layer], parts, farthest, scales) for layer, parts in layers.items()
+    )
 
 
 def _movement(
@@ -86,8 +95,7 @@ def _by_layer(network: Network) -> dict[str, list[Gaussian]]:
     found: dict[str, list[Gaussian]] = {}
     for name, g in gaussians(network).items():
         found.setdefault(layer_of(name), []).append(g)
-    order = sorted(found, key=lambda layer: (layer == "the last layer", layer.zfill(12)))
-    return {layer: found[layer] for layer in order}
+    return found
 
 
 def _joined(values: Callable[[Gaussian], torch.Tensor], parts: list[Gaussian]) -> torch.Tensor:

@@ -84,12 +84,13 @@ def scrolling_table(
     return join(element("p", caption, class_="caption", aria_hidden="true"), container)
 
 
-def png(grey: NDArray[np.uint8]) -> str:
-    """Encode a greyscale picture (rows, columns) as a data URI."""
-    height, width = grey.shape
-    lines = b"".join(b"\0" + row.tobytes() for row in grey)
+def png(pixels: NDArray[np.uint8]) -> str:
+    """Encode a picture as a data URI: grey, (rows, columns), or red, green and blue, (…, 3)."""
+    height, width = pixels.shape[:2]
+    colours = 2 if pixels.ndim == 3 else 0  # PNG's types of pictures
+    lines = b"".join(b"\0" + row.tobytes() for row in pixels)
     chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colours, 0, 0, 0)),
         (b"IDAT", zlib.compress(lines, 9)),
         (b"IEND", b""),
     )

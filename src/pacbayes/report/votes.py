@@ -11,12 +11,22 @@ from numpy.typing import NDArray
 from pacbayes.data import Dataset
 from pacbayes.networks.network import Network
 from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import VOTES, TestErrors, count_test_errors, draw_labels
+from pacbayes.runs.prediction import TestErrors, count_test_errors, draw_labels, votes_of
 
-__all__ = ["Coverage", "DoubtfulExample", "Votes", "analyse_votes", "confusion", "coverage"]
+__all__ = [
+    "Coverage",
+    "DoubtfulExample",
+    "Image",
+    "Votes",
+    "analyse_votes",
+    "confusion",
+    "coverage",
+    "image_of",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Image = tuple[int, int, int]
 _SHOWN = 12  # examples
 _POINTS = 200  # of a curve; more would not be visible
 
@@ -51,8 +61,8 @@ class Votes:
     Attributes:
         part: the test set, or the bound set ("training") if there is no test set.
         confusion: number of examples for each label (rows) and vote (columns).
-        brightest: the largest feature in the part, shown as white if features are pixels.
-        side: side length of the square image that the features form; None if they form none.
+        range: the least and the largest feature in the part, between which pixels are shown.
+        image: channels, height and width of the image that the features form; None without one.
         errors: errors of every predictor on the test set, if there is one.
     """
 
@@ -63,8 +73,8 @@ class Votes:
     doubtful: tuple[DoubtfulExample, ...]
     confusion: tuple[tuple[int, ...], ...]
     curve: tuple[Coverage, ...]
-    brightest: float
-    side: int | None
+    range: tuple[float, float]
+    image: Image | None
     errors: TestErrors | None = None
 
 
@@ -81,13 +91,13 @@ def analyse_votes(run: Run, network: Network, data: Dataset) -> Votes:
     return Votes(
         part=part,
         n=len(x),
-        draws=VOTES,
+        draws=votes_of(network),
         error=float(wrong.mean()),
         doubtful=_doubtful(margins, shares, labels, features, data.classes),
         confusion=confusion(labels, _ranking(shares)[:, 0], len(data.classes)),
         curve=coverage(margins, wrong),
-        brightest=float(features.max()),
-        side=_side(features),
+        range=(min(0.0, float(features.min())), float(features.max())),
+        image=image_of(features, data.shape),
         errors=count_test_errors(run, network, x, y, drawn, output) if part == "test" else None,
     )
 
@@ -125,10 +135,21 @@ def _doubtful(
     return tuple(found)
 
 
-def _side(features: Floats) -> int | None:
-    """Return the side of a square image of at least 8×8 pixels, none of them negative."""
+def image_of(features: Floats, shape: tuple[int, ...] | None) -> Image | None:
+    """Return channels, height and width of the images that rows of features are, if they are any.
+
+    Images of a known shape have one channel or three. Otherwise, rows may be squares of at least
+    8×8 pixels, none of them negative.
+
+    Args:
+        shape: of an example, if the data have one.
+    """
+    if shape is not None and len(shape) > 1:
+        known = (1, *shape) if len(shape) == 2 else shape
+        return (known[0], known[1], known[2]) if len(known) == 3 and known[0] in (1, 3) else None
     side = round(features.shape[1] ** 0.5)
-    return side if side >= 8 and side**2 == features.shape[1] and features.min() >= 0 else None
+    square = side >= 8 and side**2 == features.shape[1] and features.min() >= 0
+    return (1, side, side) if square else None
 
 
 def confusion(labels: Indices, votes: Indices, classes: int) -> tuple[tuple[int, ...], ...]:

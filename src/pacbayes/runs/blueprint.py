@@ -23,7 +23,7 @@ from pacbayes.settings import Settings
 from pacbayes.training.learning import PlainTraining, augmentation, same_scores, settled
 from pacbayes.training.priors import Teacher, as_prior
 
-__all__ = ["Blueprint", "Choice", "chosen"]
+__all__ = ["Blueprint", "Choice", "Named", "chosen"]
 
 Named = str | Convolutions | Callable[..., nn.Module] | None
 
@@ -36,19 +36,20 @@ class Choice:
     code: Path | None = None
 
 
-def chosen(network: Named) -> Choice | None:
+def chosen(network: Named, *, learned: bool = False) -> Choice | None:
     """Return the choice that a user names, whose code is thereby allowed to run; None if dense.
 
     Args:
         network: None or "dense"; "conv" or `Convolutions`; "my_network.py:build", or the function
             itself, which must be in a file.
+        learned: whether the prior learns, for which convolutions have other defaults.
     """
     if network is None or network == "dense":
         return None
     if isinstance(network, Convolutions):
         return Choice(network)
     if network == "conv":
-        return Choice(Convolutions())
+        return Choice(Convolutions(**Convolutions.usual(learned=learned)))
     path, function = named_function(network) if isinstance(network, str) else _source(network)
     architecture = OwnModule.of(path, function)
     allow(path)

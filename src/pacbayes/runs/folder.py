@@ -28,14 +28,14 @@ from torch import Tensor
 
 from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
-from pacbayes.data import DataError, Dataset
+from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.encoding import Encoding
 from pacbayes.files import DamagedFileError, file_sha256, load_json, load_tensors
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import prior_weights
-from pacbayes.runs.blueprint import Blueprint
+from pacbayes.runs.blueprint import Blueprint, Named
 from pacbayes.runs.code import allowed_copy
 from pacbayes.runs.features import encoding_of
 from pacbayes.runs.record import RunRecord
@@ -53,6 +53,28 @@ class Run:
 
     folder: Path
     record: RunRecord
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        network: Named,
+        data: str | Path | DataSource,
+        settings: Settings | Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Create a run and its prior, learned if it learns; or open the same run if it is there.
+
+        `train_run` and `certify_run` go on from here, with `run.load_data()`.
+
+        Args:
+            network: None for dense layers; "conv" or `Convolutions`; "my_network.py:build" or the
+                function itself, at the top of a file, which thereby may run.
+            data: name of a data set, path of your own file, or a source with more choices.
+            settings: all settings, or changes of the defaults for these data and this network.
+        """
+        from pacbayes.runs.creation import create  # it prepares runs, which imports this module
+
+        return create(folder, network, data, settings)
 
     @property
     def settings(self) -> Settings:

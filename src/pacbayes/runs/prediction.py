@@ -36,6 +36,7 @@ __all__ = [
     "draw_labels",
     "predict",
     "test_errors",
+    "votes_of",
 ]
 
 VOTES = 100
@@ -85,7 +86,7 @@ def count_test_errors(
     return TestErrors(
         randomised=_mean(drawn != y),
         vote=_mean(network.task.wrong(share, y)),
-        votes=_votes(network),
+        votes=votes_of(network),
         n=len(x),
         drawn=_error_of_kept(run, network, x, y),
         fixed=_error_of_prior(run, network, x, y),
@@ -119,14 +120,15 @@ def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     fast = sampler(network)
     if fast is None:  # weights are drawn for a batch
         with seeded(run.settings.seed, "prediction"):
-            return predict_randomised(network, x), majority_vote(network, x, _votes(network))
+            return predict_randomised(network, x), majority_vote(network, x, votes_of(network))
     ask = partial(decide, network, x=x, seed=run.settings.seed, samples=VOTES, sampler=fast)
     output = ask(predictor=Predictor.VOTE).output
     assert output is not None
     return network.task.encode(ask(predictor=Predictor.RANDOMISED).index), output
 
 
-def _votes(network: Network) -> int:
+def votes_of(network: Network) -> int:
+    """Return how many draws vote on a test set."""
     return VOTES if is_placed(network) else FEW_VOTES
 
 

@@ -144,10 +144,20 @@ def _prepared(
 
 
 def record_run(
-    folder: Path, settings: Settings, source: DataSource, data: Dataset, network: Network
+    folder: Path,
+    settings: Settings,
+    source: DataSource,
+    data: Dataset,
+    network: Network,
+    choice: Choice | None = None,
 ) -> Run:
-    """Create a run of a network that was trained elsewhere on these data, with its prior."""
-    return _created(folder, settings, _plan(folder, settings, source, data), network, data.encoding)
+    """Create a run of a network that was trained elsewhere on these data, with its prior.
+
+    Args:
+        choice: what it was built from, if it is not dense.
+    """
+    plan = _plan(folder, settings, source, data, choice)
+    return _created(folder, settings, plan, network, data.encoding)
 
 
 def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:

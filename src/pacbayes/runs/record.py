@@ -6,13 +6,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pacbayes.certificates.explanation import layer_of
 from pacbayes.data import DataSource
 from pacbayes.networks.architecture import DenseArchitecture
-from pacbayes.networks.modules import ModuleArchitecture
+from pacbayes.networks.modules import Convolutions, ModuleArchitecture
 from pacbayes.networks.stochastic import Start
 from pacbayes.settings import Settings
 
 __all__ = ["DataRecord", "ModuleRecord", "RunRecord"]
+
+_CONVOLUTION = 4  # dimensions of its weights
 
 
 class DataRecord(BaseModel):
@@ -62,6 +65,11 @@ class RunRecord(BaseModel):
     versions: dict[str, str]
 
     @property
+    def layer_names(self) -> dict[str, str]:
+        """Better names for a module's layers than those of their tensors, which `layer_of` has."""
+        return {} if self.network is None else _layer_names(self.network)
+
+    @property
     def title(self) -> str:
         """The network in a few words."""
         if self.network is not None:
@@ -69,3 +77,18 @@ class RunRecord(BaseModel):
         s = self.settings
         dense = DenseArchitecture.of(s, self.data.features, len(self.data.classes))
         return f"{'-'.join(map(str, dense.sizes))} {s.activation if s.widths else 'linear'}"
+
+
+def _layer_names(network: ModuleRecord) -> dict[str, str]:
+    """Number convolutions and dense layers; leave out the step that gives examples their shape."""
+    names: dict[str, str] = {}
+    body = [s for s in network.weights if s.name.startswith("body.")]
+    if isinstance(network.architecture, Convolutions):
+        for s in (s for s in body if s.name.endswith(".weight")):
+            kind = "convolution" if len(s.shape) == _CONVOLUTION else "dense layer"
+            count = sum(name.startswith(kind) for name in names.values())
+            names[layer_of(s.name)] = f"{kind} {count + 1}"
+    elif len(network.shape) > 1:
+        layers = [layer_of(s.name) for s in body]
+        names = {x: f"module {x.removeprefix('module 1').lstrip('.')}".strip() for x in layers}
+    return names

@@ -17,6 +17,7 @@ from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.choices import Predictor
 from pacbayes.data.pipelines import fitted_before, is_searched, refuse_hidden_callers
 from pacbayes.data.sample import FittedError, NoSampleError, check_split
+from pacbayes.sklearn.images import own_code
 
 __all__ = ["certificate_or_warning"]
 
@@ -81,6 +82,8 @@ def _certify(
         return _named(certify_drawn(model.network_, x, y, **own)[0])
     # By Markov's inequality, first-order covers a vote of any number of fresh draws.
     bound = "first-order" if model.predictor_ == "vote" else "small-kl"
+    if model.network_.body.freshness == "per-batch":
+        own["monte_carlo"] = "stratified-bernstein"
     return certify(model.network_, x, y, bound=bound, samples=model.votes_, **own)
 
 
@@ -93,6 +96,7 @@ def _assumptions(model: Any) -> Assumptions:
         repeats=model.repeats,
         split_seed=model._seed if learned else None,
         preprocessing=preprocessing,
+        code=own_code(model._choice),
     )
 
 

@@ -26,6 +26,7 @@ from pacbayes.networks.predictors import Decisions, decide
 from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.certifying import certificate_or_warning
+from pacbayes.sklearn.images import blueprint_of, choice_of, flat, shape_of
 from pacbayes.sklearn.learning import learn_prior, train_posterior
 from pacbayes.sklearn.parameters import PredictorName, check_parameters, forget, settings_of
 from pacbayes.sklearn.saving import save_estimator
@@ -47,6 +48,11 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         activation: activation of the hidden layers: relu, sigmoid or sign.
         widths: widths of the hidden layers; none give a linear classifier.
+        network: None for these dense layers; "conv" or `networks.modules.Convolutions`; or your own
+            module, as "my_network.py:build" or the function itself, at the top of a file. It is
+            called with the shape of an example and the number of scores.
+        image_shape: channels, height and width, if a network takes examples as images. Rows hold
+            their pixels in this order; arrays (n, channels, height, width) need no such parameter.
         predictor: the predictor that is used and certified. `fixed` is the network at the prior's
             means, which never saw the bound set, so that its certificate is a hold-out test;
             `drawn` is one network drawn from the posterior and kept; `best` certifies both, sharing
@@ -60,7 +66,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             default: of `pacbayes.defaults` for the prior's epochs, and of `Settings.of` for the
             protocol `fast` otherwise.
         preprocessing: a transformer, cloned and fitted to the prior's part alone, so that the
-            certificate stays valid; `auto` standardises if there is such a part. A transformer
+            certificate stays valid; `auto` standardises if there is such a part and the network is
+            dense. A transformer
             fitted before this classifier, as in a pipeline, has seen the bound set; where that can
             be detected, no certificate is issued.
         priors: how many candidates a search tries on the same examples, whatever it varies; all are
@@ -97,6 +104,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         activation: Activation = "relu",
         widths: Sequence[int] = defaults.WIDTHS,
         *,
+        network: Any = None,
+        image_shape: Sequence[int] | None = None,
         predictor: PredictorName = "best",
         prior_fraction: float | None = None,
         prior_scale: float | None = None,
@@ -116,6 +125,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.activation = activation
         self.widths = widths
+        self.network = network
+        self.image_shape = image_shape
         self.predictor = predictor
         self.prior_fraction = prior_fraction
         self.prior_scale = prior_scale
@@ -140,7 +151,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         forget(self)
         check_parameters(self)
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        self._shape = shape_of(self, X)
+        X, y = validate_data(self, flat(X), y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         k, n = len(self.classes_), len(X)
@@ -148,17 +160,19 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         settings = settings_of(self, k, n, self._seed)
-        self._settings = settings
+        self._settings, self._choice = settings, choice_of(self, settings)
         own, bound = np.zeros(0, np.int64), np.arange(n)
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
         self.bound_set_ = bound
-        self.preprocessing_ = fitted(self.preprocessing, X[own], y[own])
+        none = self._choice is not None and self.preprocessing == "auto"
+        self.preprocessing_ = fitted(None if none else self.preprocessing, X[own], y[own])
         x = transformed(self.preprocessing_, X)
         labels = task_of(k).encode(torch.from_numpy(index))
         refuse_batch_effects(self.preprocessing_, X)
         verbose = bool(self.verbose)
-        network = learn_prior(x[own], labels[own], settings, k, verbose=verbose)
+        blueprint = blueprint_of(settings, x.shape[1], k, self._choice, self._shape)
+        network = learn_prior(x[own], labels[own], blueprint, verbose=verbose)
         trainer = train_posterior(network, x[bound], labels[bound], settings, verbose=verbose)
         self.history_, self.n_iter_ = trainer.history, trainer.epoch
         self.network_ = network.double().eval()
@@ -226,7 +240,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, flat(X), dtype=np.float64, reset=False)
         return transformed(self.preprocessing_, X).double()
 
     def _scores(self, x: Tensor) -> Array:

@@ -6,24 +6,22 @@ import sys
 
 from torch import Tensor
 
-from pacbayes.networks.architecture import build_network
 from pacbayes.networks.network import Network
+from pacbayes.runs.blueprint import Blueprint
 from pacbayes.settings import Settings
-from pacbayes.training.priors import Teacher, as_prior
+from pacbayes.training.loop import Loop
 from pacbayes.training.trainer import Trainer
 
 __all__ = ["learn_prior", "train_posterior"]
 
 
-def learn_prior(
-    x: Tensor, y: Tensor, settings: Settings, classes: int, *, verbose: bool
-) -> Network:
+def learn_prior(x: Tensor, y: Tensor, blueprint: Blueprint, *, verbose: bool) -> Network:
     """Return a network whose prior learned from these examples; without any, a data-free one."""
-    if not len(x):  # always the first prior, which costs least
-        return build_network(settings.model_copy(update={"seed": 0}), x.shape[1], classes)
-    teacher = Teacher(x, y, settings, classes)
+    if not len(x):
+        return blueprint.build()
+    teacher = blueprint.teacher(x, y)
     _follow(teacher, "prior", verbose)
-    return as_prior(teacher, settings)
+    return blueprint.as_prior(teacher)
 
 
 def train_posterior(
@@ -36,7 +34,7 @@ def train_posterior(
     return trainer
 
 
-def _follow(trainer: Trainer, what: str, verbose: bool) -> None:
+def _follow(trainer: Loop, what: str, verbose: bool) -> None:
     """Train to the end or until Ctrl-C, which keeps the best so far."""
     try:
         for progress in trainer.steps():

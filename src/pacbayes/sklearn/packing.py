@@ -26,6 +26,11 @@ _PLAIN = (
 
 def packed(model: PACBayesClassifier) -> dict[str, Any]:
     """Return parameters, constants and weights, without the classifier's own certificate."""
+    if model.network is not None:
+        raise ValueError(
+            "a PACBayesClassifier with a network of its own cannot be kept among other models; "
+            "save it by its own method save"
+        )
     scaling: Any = model.preprocessing_
     return {
         "parameters": model.get_params(deep=False),
@@ -62,5 +67,5 @@ def unpacked(state: dict[str, Any]) -> PACBayesClassifier:
     model.preprocessing_ = state["preprocessing"]
     if state["encoding"] is not None:
         model.preprocessing_ = Standardiser.of(Encoding.model_validate_json(state["encoding"]))
-    model.certificate_ = None
+    model.certificate_, model._choice, model._shape = None, None, None
     return model

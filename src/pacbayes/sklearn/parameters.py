@@ -36,6 +36,8 @@ def check_parameters(given: Any) -> None:
         raise ValueError(f"widths must be a sequence such as (100,), got {given.widths!r}")
     if given.prior_fraction is not None and not 0 <= given.prior_fraction < 1:
         raise ValueError(f"prior_fraction must be None or in [0, 1), got {given.prior_fraction}")
+    if given.network is not None and given.activation != "relu":
+        raise ValueError(f"activation {given.activation!r} is for dense networks; use relu")
     refuse_fitted_state(given.preprocessing)
 
 
@@ -56,6 +58,9 @@ def settings_of(given: Any, classes: int, n: int, seed: int) -> Settings:
     }
     try:
         own = defaults.for_table(n, changes)
+        if given.network is not None:  # it has widths of its own
+            asked = changes | {"widths": (), "prior_fraction": own["prior_fraction"]}
+            own = defaults.for_module(n, asked)
         return Settings.of("fast", given.activation, classes=classes, **own)
     except ValidationError as error:  # its text has several lines
         wrong = error.errors()[0]

@@ -27,11 +27,15 @@ from pacbayes.files import (
     save_tensors,
     write_atomically,
 )
+from pacbayes.networks.modules import Convolutions, OwnModule
+from pacbayes.networks.network import Network
 from pacbayes.networks.weights import prior_weights
 from pacbayes.runs import certify_run, featured, open_run
+from pacbayes.runs.blueprint import Choice
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import record_run
 from pacbayes.settings import Settings
+from pacbayes.sklearn.images import flat
 from pacbayes.training.checkpoints import read_history
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ Array = NDArray[Any]
 _STATE, _DRAWN, _LABEL = "classifier.json", "drawn.safetensors", "label"
 _FILES = (
     *("run.json", "features.json", "*.safetensors", "history.json", "certificate*.json"),
-    *("test.json", "data.*", "report.html", _STATE),
+    *("test.json", "data.*", "report.html", "network.py", _STATE),
 )
 _BOUNDS = {
     "fixed": "held-out",
@@ -62,15 +66,15 @@ def save_estimator(model: PACBayesClassifier, folder: Path, X: Any, y: Any, *, d
     """
     check_is_fitted(model)
     names = getattr(model, "feature_names_in_", None)
-    X = validate_data(model, X, dtype=np.float64, reset=False)
+    X = validate_data(model, flat(X), dtype=np.float64, reset=False)
     with new_folder(folder, _FILES) as building:
         source = _stored(model, building, X, np.asarray(y), names)
         settings = _settings(model)
         examples = featured(source.read(), settings)
         _check_same(model, examples, X)
         network = deepcopy(model.network_).float()
-        run = record_run(building, settings, source, examples, network)
-        posterior = dict(network.named_parameters())
+        run = record_run(building, settings, source, examples, network, model._choice)
+        posterior = {k: p for k, p in network.named_parameters() if p.requires_grad}
         save_tensors(building / "posterior.safetensors", posterior, {"run": run.sha256})
         save_json(building / "history.json", [asdict(e) for e in model.history_])
         save_json(building / _STATE, _state(model))
@@ -94,8 +98,9 @@ def _stored(
     """Write the examples: a table if features are standardised, else arrays as they are."""
     if model.preprocessing_ is None:
         path = folder / "data.npz"
+        shape = X.shape[1:] if model._choice is None else model._shape or X.shape[1:]
         content = io.BytesIO()
-        np.savez_compressed(content, x=X.astype(np.float32), y=y)
+        np.savez_compressed(content, x=X.astype(np.float32).reshape(len(X), *shape), y=y)
         write_atomically(path, content.getvalue())
         return DataSource(str(path))
     if not isinstance(model.preprocessing_, Standardiser):
@@ -156,6 +161,13 @@ def _state(model: PACBayesClassifier) -> dict[str, Any]:
     seed = parameters["random_state"]
     parameters["random_state"] = seed if isinstance(seed, int) else None
     parameters["widths"] = list(parameters["widths"])
+    if model._shape is not None:
+        parameters["image_shape"] = list(model._shape)
+    if model._choice is not None:  # also where a function was given
+        architecture, code = model._choice.architecture, model._choice.code
+        parameters["network"] = architecture.model_dump()
+        if isinstance(architecture, OwnModule):
+            parameters["network"] = f"{code}:{architecture.function}"
     names = getattr(model, "feature_names_in_", None)
     return {
         "format": 1,
@@ -196,18 +208,24 @@ def load_estimator(folder: Path) -> PACBayesClassifier:
             f"{folder} was made by pacbayes train, not saved from a classifier; use pacbayes "
             "predict, or pacbayes.runs.open_run"
         )
+    network = run.load_network().double().eval()
     try:
         state = _State.model_validate(load_json(path)).model_dump()
-        return _restored(run, state)
+        return _restored(run, network, state)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DamagedFileError(f"{path} is damaged: {error!r}") from error
 
 
-def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
+def _restored(run: Run, network: Network, state: dict[str, Any]) -> PACBayesClassifier:
     from pacbayes.sklearn.classifier import PACBayesClassifier
 
     model = PACBayesClassifier(**state["parameters"])
     model.widths = tuple(model.widths)
+    model._choice, model._shape = _choice(run), None
+    if model.image_shape is not None:
+        model.image_shape = model._shape = tuple(model.image_shape)
+    if isinstance(model.network, dict):
+        model.network = Convolutions(**model.network)
     model._seed, model._settings = state["seed"], run.settings
     objects = state["dtype"] == "|O"
     model.classes_ = np.array(state["classes"], object if objects else state["dtype"])
@@ -219,7 +237,7 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
     model.n_features_in_ = run.record.data.features
     if state["names"] is not None:
         model.feature_names_in_ = np.array(state["names"], object)
-    model.network_ = run.load_network().double().eval()
+    model.network_ = network
     model.predictor_, model.votes_ = state["predictor"], state["votes"]
     model.history_ = list(read_history(run.folder / "history.json"))
     model.n_iter_, model.bound_set_ = state["epochs"], _bound_rows(run)
@@ -234,6 +252,13 @@ def _restored(run: Run, state: dict[str, Any]) -> PACBayesClassifier:
     if state["temperature"] is not None:
         model.temperature_ = state["temperature"]
     return model
+
+
+def _choice(run: Run) -> Choice | None:
+    """Return the network of a run as a choice, for saving it again."""
+    if run.record.network is None:
+        return None
+    return Choice(run.record.network.architecture, run.blueprint.code)
 
 
 def _bound_rows(run: Run) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from pacbayes.bounds import percent_up
 from pacbayes.certificates.certificate import Certificate
@@ -71,7 +72,7 @@ def _article(issued: IssuedCertificate, contents: RunContents) -> Html:
         element("p", sentence(c)),
         _verdict(issued),
         _chart(c, contents),
-        _parts_table(c),
+        _parts_table(c, contents.record.layer_names),
         _comparison(c, contents),
         _assumptions(c),
         _checks(issued),
@@ -109,12 +110,12 @@ def shades(found: list[Step]) -> list[float]:
     return [1.0] * (len(found) - layers) + faded
 
 
-def pieces(c: Certificate) -> list[Part]:
+def pieces(c: Certificate, names: Mapping[str, str] | None = None) -> list[Part]:
     """Return the pieces of a bar whose length is the bound.
 
     A vacuous bound is smaller than the sum of its parts, so the last pieces are cut off.
     """
-    found = _without_negative_layers(list(steps(c)))
+    found = _without_negative_layers(list(steps(c, names)))
     parts, left = [], c.bound
     for s, shade in zip(found, shades(found), strict=True):
         length = min(left, max(0.0, s.points))
@@ -167,15 +168,15 @@ def _column(contents: RunContents) -> str:
 
 
 def _chart(c: Certificate, contents: RunContents) -> Html:
-    parts, marks = pieces(c), _marks(c, contents)
+    parts, marks = pieces(c, contents.record.layer_names), _marks(c, contents)
     desc = "; ".join([*(p.title for p in parts), *(m.text for m in marks)])
     return figure(
         _CAPTION, stacked(f"bar-{c.kind.value}", "How the bound adds up", desc, parts, marks, " %")
     )
 
 
-def _parts_table(c: Certificate) -> Html:
-    found = list(steps(c))
+def _parts_table(c: Certificate, names: Mapping[str, str]) -> Html:
+    found = list(steps(c, names))
     rows: list[list[str]] = [
         [
             join(swatch(s.kind, shade), s.label, _small(s.detail)),

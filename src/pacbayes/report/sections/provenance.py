@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Iterable
 from itertools import chain
 
+from pacbayes.networks.modules import OwnModule
 from pacbayes.report.contents import IssuedCertificate, RunContents
 from pacbayes.report.markup import Html, element, join, table
 from pacbayes.report.page import Section, card, command_block, details
+from pacbayes.runs.code import FILE
 
 __all__ = ["provenance_section"]
 
@@ -32,8 +34,18 @@ def _commands(contents: RunContents) -> Html:
     return join(
         element("h3", "Reproduce"),
         *map(command_block, (contents.command, *certify)),
+        _code(contents),
         _verify_commands(folder) if contents.issued else Html(),
     )
+
+
+def _code(contents: RunContents) -> Html:
+    """Say where the code of a module of the user's own is."""
+    network = contents.record.network
+    if network is None or not isinstance(network.architecture, OwnModule):
+        return Html()
+    text = f"{network.architecture.file} is the file {FILE} in the folder. Read it before it runs."
+    return element("p", text, class_="note")
 
 
 def _verify_commands(folder: str) -> Html:
@@ -59,6 +71,8 @@ def _ledger(issued: IssuedCertificate) -> Html:
 def _hashes(contents: RunContents) -> Html:
     record = contents.record
     found = {"training data": record.data.train_sha256, "prior": record.prior_sha256}
+    if record.network is not None and isinstance(record.network.architecture, OwnModule):
+        found[f"code, {FILE}"] = record.network.architecture.sha256
     if record.data.split_sha256 is not None:
         found["split"] = record.data.split_sha256
     if record.data.features_sha256 is not None:
@@ -92,6 +106,7 @@ def _settings(contents: RunContents) -> Html:
     rows = [[name.replace("_", " "), _shown(value)] for name, value in settings.items()]
     data = contents.record.data
     rows += [
+        ["network", contents.record.title],
         ["data", data.source.name],
         ["examples in the bound set", f"{data.n}"],
         ["features", f"{data.features}"],

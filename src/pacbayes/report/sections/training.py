@@ -14,9 +14,17 @@ from pacbayes.training.loop import Evaluation
 
 __all__ = ["training_section"]
 
+_UNTRAINED = (
+    "The posterior was not trained: it is the prior. What the prior learned, it learned from its "
+    "own part of the examples. The bound below is a guide, not a certificate."
+)
+
 
 def training_section(contents: RunContents) -> Section:
     history, best = contents.history, contents.best
+    if history[-1].epoch == 0:
+        body = join(element("p", _UNTRAINED), card(_numbers(history)))
+        return Section("training", "Training", body)
     text = (
         f"Training ran for {history[-1].epoch} epochs. The dashed line marks epoch {best.epoch}, "
         "which had the best bound; its weights were kept. This bound guides training and is not a "

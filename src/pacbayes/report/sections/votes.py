@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from pacbayes.report.contents import RunContents
 from pacbayes.report.line_charts import Series, line_chart
 from pacbayes.report.markup import Html, element, join, png, scrolling_table, table
 from pacbayes.report.page import Section, card, details, figure, legend
-from pacbayes.report.votes import Coverage, DoubtfulExample, Votes
+from pacbayes.report.votes import Coverage, DoubtfulExample, Image, Votes
 
-__all__ = ["doubtful_section", "errors_section"]
+__all__ = ["doubtful_section", "errors_section", "picture"]
 
 _FEATURES = 8  # shown of an example that is not an image
 _EXAMPLES = {
@@ -29,25 +32,27 @@ def doubtful_section(contents: RunContents) -> Section:
         f"{votes.draws} networks drawn from Q. Percentages are mean probabilities of a class over "
         "the networks. "
     )
-    shown = _features(votes) if votes.side is None else _images(votes, votes.side)
+    shown = _features(votes) if votes.image is None else _images(votes, votes.image)
     return Section("doubtful", "Least certain examples", join(element("p", text, missing), shown))
 
 
-def _images(votes: Votes, side: int) -> Html:
-    return element("ul", *(_image(d, votes, side) for d in votes.doubtful), class_="doubtful")
+def _images(votes: Votes, image: Image) -> Html:
+    return element("ul", *(_image(d, votes, image) for d in votes.doubtful), class_="doubtful")
 
 
-def _image(d: DoubtfulExample, votes: Votes, side: int) -> Html:
-    image = element(
+def _image(d: DoubtfulExample, votes: Votes, image: Image) -> Html:
+    channels, height, width = image
+    shown = element(
         "img",
-        src=_picture(d, side, votes.brightest),
+        src=png(picture(d.features, image, votes.range)),
         width=112.0,
-        height=112.0,
+        height=112.0 * height / width,
+        class_="colours" if channels == 3 else None,
         alt=f"{votes.part} example {d.number}: label {d.label}, vote {d.first}",
     )
     return element(
         "li",
-        image,
+        shown,
         element("p", element("strong", f"label {d.label}"), " ", _verdict(d)),
         element("p", f"{d.first}: {100 * d.first_share:.1f} %"),
         element("p", f"{d.second}: {100 * d.second_share:.1f} %"),
@@ -60,10 +65,20 @@ def _verdict(d: DoubtfulExample) -> Html:
     return element("span", "✗ wrong", class_="fails")
 
 
-def _picture(d: DoubtfulExample, side: int, brightest: float) -> str:
-    """Draw the brightest pixels black, like ink on paper."""
-    grey = 255 - 255 * np.array(d.features).reshape(side, side) / (brightest or 1.0)
-    return png(grey.clip(0, 255).round().astype(np.uint8))
+def picture(
+    features: Sequence[float], image: Image, between: tuple[float, float]
+) -> NDArray[np.uint8]:
+    """Return the pixels of an image, (rows, columns), or (rows, columns, 3) in colours.
+
+    Grey images have their brightest pixels black, like ink on paper.
+
+    Args:
+        between: features that are shown as the darkest and the brightest pixels.
+    """
+    low, high = between
+    bright = 255 * (np.array(features).reshape(image) - low) / ((high - low) or 1.0)
+    pixels = 255 - bright[0] if image[0] == 1 else np.moveaxis(bright, 0, -1)
+    return np.asarray(pixels.clip(0, 255).round(), np.uint8)
 
 
 def _features(votes: Votes) -> Html:

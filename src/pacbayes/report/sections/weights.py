@@ -26,8 +26,13 @@ def weights_section(contents: RunContents) -> Section:
     )
     if not any(m.scales for m in movements):
         text += " The standard deviations are the prior's: σ = σ₀."
+    rows = list(map(_row, movements))
+    if not any(m.kl for m in movements):
+        text = "The posterior is the prior: no layer has moved."
+        numbers = details("Layers", list(_HEADER), rows)
+        return Section("weights", "Weights", join(element("p", text), card(numbers)))
     layers = element("div", *starmap(_layer, enumerate(movements, 1)), class_="layers")
-    numbers = details("Numbers in these charts", list(_HEADER), list(map(_row, movements)))
+    numbers = details("Numbers in these charts", list(_HEADER), rows)
     body = join(element("p", text), card(layers, _kl(movements), numbers))
     return Section("weights", "Weights", body)
 
