@@ -17,6 +17,7 @@ from pacbayes.networks.weights import count_errors, prior_weights
 from pacbayes.runs.blueprint import Blueprint
 from pacbayes.runs.evaluation import module_body
 from pacbayes.runs.prediction import predict
+from pacbayes.runs.preparation import prior_steps
 from pacbayes.verify import verify
 
 OWN = """
@@ -125,6 +126,19 @@ def test_an_interrupted_run_of_a_module_ends_with_the_same_bits(tmp_path, source
         a, b = (load_tensors(r.folder / f"{name}.safetensors")[0] for r in (whole, again))
         assert a.keys() == b.keys()
         assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_an_interrupted_prior_of_a_module_ends_with_the_same_bits(tmp_path, source):
+    normed = SMALL.model_copy(update={"batch_norm": True})
+    whole = trained(tmp_path / "whole", source, LEARNED, normed)
+    data, network = source.load(), runs.chosen(normed)
+    for progress in prior_steps(tmp_path / "part", LEARNED, source, data, network):
+        if progress.epoch == 3:
+            break
+    assert (tmp_path / "part" / "learning.safetensors").exists()
+    again = trained(tmp_path / "part", source, LEARNED, normed)
+    a, b = (run.load_prior() for run in (whole, again))
+    assert all(torch.equal(a[k], b[k]) for k in a)
 
 
 def test_a_learned_prior_is_the_folded_module_and_can_be_learned_again(tmp_path, source, file):

@@ -57,7 +57,7 @@ class Gaussian(nn.Module):
             raise ValueError(f"scale must be positive and finite, got {scale}")
         if mean is None:
             mean = truncated_normal(shape, math.sqrt(INITIAL_VARIANCE))
-        mean = mean.detach().clone()
+        mean = mean.detach().clone(memory_format=torch.contiguous_format)
         self.mean = nn.Parameter(mean)
         self.register_buffer("prior_mean", mean.clone())
         self.register_buffer("prior_log_scale", torch.tensor(math.log(scale)))

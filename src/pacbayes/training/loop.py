@@ -254,9 +254,10 @@ class Loop(ABC):
         self.model.load_state_dict(_below(tensors, "network."))
         self.best = _below(tensors, "best.")
         slots: dict[int, dict[str, Tensor]] = {}
+        parameters = list(self.model.parameters())
         for name, tensor in _below(tensors, "optimiser.").items():
             i, key = name.split(".")
-            slots.setdefault(int(i), {})[key] = tensor
+            slots.setdefault(int(i), {})[key] = _laid_out(tensor, parameters[int(i)])
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": slots, "param_groups": groups})
         self.generator_states = {"cpu": tensors["generator"]} | _below(tensors, "generator.")
@@ -288,6 +289,11 @@ def hopeless(history: Sequence[Evaluation], schedule: Schedule, classes: int) ->
 def learned_nothing(risk: float, classes: int) -> bool:
     """Return whether a risk exceeds nine tenths of guessing's, the paper's 0.45 for two classes."""
     return risk > 0.9 * (1 - 1 / classes)
+
+
+def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor in the memory layout of another of its shape: fused Adam goes by memory."""
+    return torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
