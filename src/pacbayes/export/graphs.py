@@ -7,7 +7,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,8 @@ def _program(predictor: Explicit) -> ExportedProgram:
         shapes["noise"] = tuple(sizes[1:])
     arguments = (torch.zeros(3, features), *noise_for(predictor, 3))
     try:
-        program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
+        with redirect_stderr(io.StringIO()):  # torch prints the graph of a module that it refuses
+            program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
     except Exception as error:  # whatever the code of a module of the user's own does
         reason = str(error).strip().partition("\n")[0]
         raise RuntimeError(
