@@ -59,10 +59,14 @@ def test_the_options_of_train_are_in_sections(run_cli):
     _, out, _ = run_cli("train", "--help")
     headings = re.findall(r"^(\S.*):$", out, re.MULTILINE)
     assert headings[:4] == ["Examples", "Run", "Data", "Models other than networks"]
-    assert headings[4:6] == ["Network (posterior Q)", "Prior P"]
-    assert headings[6:] == ["Objective", "Optimisation", "Options"]
+    assert headings[4:7] == [
+        "Network (posterior Q)",
+        "Convolutions (--network conv)",
+        "Prior P",
+    ]
+    assert headings[7:] == ["Objective", "Optimisation", "Options"]
     prior = out.partition("Prior P:")[2].partition("Objective:")[0]
-    assert prior.count("--prior-") == 5
+    assert prior.count("--prior-") == 6
 
 
 @pytest.mark.parametrize(

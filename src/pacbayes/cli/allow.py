@@ -8,12 +8,15 @@ __all__ = ["allow"]
 
 
 def allow(run: RunFolder) -> None:
-    """Allow the code that builds a run's network to run on this machine. Read it first.
+    """Allow a run's own code to run on this machine.
 
+    Read it first: it is in the run folder.
     A run made with --network FILE.py:FUNCTION has a copy of the file, network.py. Training allows
     the file that you name; the code in a folder from somebody else does not run until you allow it.
 
     pacbayes allow runs/theirs
+
+    pacbayes allow downloads/residual
     """
     from pacbayes import runs
     from pacbayes.runs.code import FILE
