@@ -64,6 +64,9 @@ _PAGES = {
     "../benchmarks/tables.md": "measurements/tables.md",
     "../benchmarks/tuning.md": "measurements/tuning.md",
     "../results/certificates/README.md": "measurements/certificates.md",
+    "../results/certificates/modules.md": "measurements/modules.md",
+    "../benchmarks/conv_step.md": "measurements/conv_step.md",
+    "../benchmarks/features.md": "measurements/features.md",
     "../results/paper/table1.md": "measurements/paper.md",
     "../src/pacbayes/networks/quadrature.py": "api/networks.md#networks-quadrature",
 }
