@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 __all__ = [
     "Activation",
     "Augmentation",
+    "Device",
     "Engine",
     "Estimator",
     "Format",
@@ -20,6 +21,7 @@ __all__ = [
 
 Activation = Literal["relu", "sigmoid", "sign"]
 Augmentation = Literal["none", "images", "crops"]
+Device = Literal["cpu", "cuda", "mps", "auto"]
 Engine = Literal["auto", "torch", "native"]
 Estimator = Literal[
     "marginal",

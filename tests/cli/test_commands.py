@@ -199,8 +199,8 @@ def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
     run_cli("train", "--dataset", csv, "--out", whole, *SMALL)
     original = runs.train_run
 
-    def interrupted(run, data):
-        for i, step in enumerate(original(run, data)):
+    def interrupted(run, data, **given):
+        for i, step in enumerate(original(run, data, **given)):
             if i == 10:
                 raise KeyboardInterrupt
             yield step

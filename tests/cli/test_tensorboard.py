@@ -56,8 +56,8 @@ def test_a_resumed_run_goes_on_without_gap_or_double(run_cli, csv, tmp_path, mon
     train += ("--tensorboard", tmp_path / "tb")
     original = runs.train_run
 
-    def interrupted(run, data):
-        for step in original(run, data):
+    def interrupted(run, data, **given):
+        for step in original(run, data, **given):
             if step.evaluation and step.epoch == 3:  # in the checkpoint, not in the curves
                 raise KeyboardInterrupt
             yield step

@@ -126,8 +126,8 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
 
     train, original = ("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a"), runs.train_run
 
-    def interrupted(run, data):
-        for step in original(run, data):
+    def interrupted(run, data, **given):
+        for step in original(run, data, **given):
             if step.epoch == 2:
                 raise KeyboardInterrupt
             yield step

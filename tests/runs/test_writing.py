@@ -85,7 +85,7 @@ def test_only_a_teacher_that_finished_seals_a_prior(tmp_path, source, monkeypatc
         (folder / "learning.safetensors").unlink(missing_ok=True)
         return original(folder, *rest)
 
-    monkeypatch.setattr(preparation, "prior_steps", lambda *_: iter(()))
+    monkeypatch.setattr(preparation, "prior_steps", lambda *_, **__: iter(()))
     monkeypatch.setattr(preparation, "_teacher", disturbed)
     with pytest.raises(RuntimeError, match="has not finished learning"):
         prepare(tmp_path / "a", SETTINGS, source, data)

@@ -91,7 +91,7 @@ class PBGNet(nn.Module):
 
         Biases are counted in the same way as the weights of their layer.
         """
-        total = torch.zeros((), dtype=torch.float64)
+        total = self.log_C.new_zeros((), dtype=torch.float64)
         copies = 1  # how often the layer occurs in the tree
         for i in reversed(range(len(self.weights))):
             W, b = self.weights[i] - self.get_buffer(f"prior_{i}"), self.biases[i]

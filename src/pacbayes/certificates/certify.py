@@ -20,6 +20,7 @@ from pacbayes.certificates.drawing import SECONDS, planned_draws
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
+from pacbayes.devices import device_of, in_float64
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
@@ -31,7 +32,7 @@ from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk, Follow, exact_risk, keyed_risk
 
-__all__ = ["assumed", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
+__all__ = ["assumed", "beside", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
 
 # Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
 _ROUNDING = 1e-9
@@ -89,6 +90,7 @@ def certify(
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
     exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
+    x, y = beside(exact, x, y)
     sampled = samples is not None and network.body.freshness != "exact"
     best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
     theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
@@ -133,12 +135,15 @@ def checked_copy(
     repeats: bool,
     sample: tuple[Tensor, Tensor] | None = None,
 ) -> Network:
-    """Return the network in float64 and evaluation mode, after all checks."""
+    """Return the network in float64 and evaluation mode, after all checks.
+
+    It is on the CPU if the network's device has no float64.
+    """
     check_bound_set(x, y, network.task)
     every, labels = (tensor.detach().cpu().numpy() for tensor in sample or (x, y))
     check_sample(every, labels, repeats=repeats)
     network.seal_prior()
-    exact = copy.deepcopy(network).double().eval()
+    exact = in_float64(copy.deepcopy(network)).eval()
     if any(module.training for module in exact.modules()):
         raise ValueError(
             "a module stays in training mode after eval(), so its draws are not from Q; "
@@ -147,6 +152,11 @@ def checked_copy(
     kl_by_part(exact)  # refuses parameters that Q does not cover
     _check_known(exact)
     return exact
+
+
+def beside(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return examples and labels on the device of a network."""
+    return x.to(device_of(network)), y.to(device_of(network))
 
 
 def guessed(theorem: Theorem, guess: float | None) -> dict[str, float]:

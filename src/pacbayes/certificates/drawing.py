@@ -9,6 +9,7 @@ import time
 import torch
 
 from pacbayes import bounds
+from pacbayes.devices import CPU
 from pacbayes.networks.network import Network
 from pacbayes.networks.risk import EmpiricalRisk, keyed_risk
 
@@ -60,8 +61,9 @@ def planned_draws(
 
 def _spread_blocks(n: int) -> torch.Tensor:
     """Return the indices of a few blocks of examples, spread over all of them."""
-    blocks = torch.arange(n).split(64)
-    chosen = torch.linspace(0, len(blocks) - 1, min(_BLOCKS, len(blocks))).long().tolist()
+    blocks = torch.arange(n, device=CPU).split(64)
+    count = min(_BLOCKS, len(blocks))
+    chosen = torch.linspace(0, len(blocks) - 1, count, device=CPU).long().tolist()
     return torch.cat([blocks[i] for i in chosen])
 
 

@@ -15,7 +15,8 @@ from pacbayes.bounds.ledger import Ledger, below
 from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
-from pacbayes.certificates.certify import assumed, checked_copy, for_seed, guessed
+from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
+from pacbayes.devices import CPU, in_float64
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.keys import draws_key
@@ -154,7 +155,7 @@ class _Issuer:
         ledger = for_seed(delta, network.prior_seed, lambda own: _ledger(own, shares, priors))
         assumptions = assumed(network, assumptions, repeats=repeats)
         shown = {"assumptions": assumptions, "provenance": provenance}
-        return cls(network, exact, x, y, ledger, shown, groups)
+        return cls(network, exact, *beside(exact, x, y), ledger, shown, groups)
 
     def fixed(self, part: str) -> Certificate:
         evidence = _evidence(self._risk(prior_weights(self.network)), {})
@@ -166,8 +167,8 @@ class _Issuer:
         if self.groups is None:
             errors, n = count_errors(self.exact, weights, self.x, self.y), len(self.x)
             return EmpiricalRisk(errors / n, n, samples=0, draws=None)
-        wrong = are_errors(self.exact, weights, self.x, self.y).double()
-        unit = self.groups.unique(return_inverse=True)[1]
+        wrong = are_errors(self.exact, weights, self.x, self.y).to(CPU).double()
+        unit = self.groups.to(CPU).unique(return_inverse=True)[1]
         means = _means(wrong, unit)
         n = len(means)
         mean = min(1.0, math.fsum(means) / n * (1 + _ROUNDING))
@@ -204,7 +205,7 @@ def prior_error(network: Network, x: Tensor, y: Tensor) -> float:
 
     On the prior's own part of the data it is a guess of the risk for Catoni's bound at a fixed C.
     """
-    exact = copy.deepcopy(network).double().eval()
+    exact = in_float64(copy.deepcopy(network)).eval()
     return count_errors(exact, prior_weights(network), x, y) / len(x)
 
 

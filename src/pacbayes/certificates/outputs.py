@@ -21,9 +21,10 @@ from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
-from pacbayes.certificates.certify import for_seed, own_code
+from pacbayes.certificates.certify import beside, for_seed, own_code
 from pacbayes.data.checks import all_finite
 from pacbayes.data.sample import check_sample
+from pacbayes.devices import in_float64
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
 from pacbayes.networks.keys import outputs_key
@@ -105,7 +106,7 @@ def certify_outputs(
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
     _check(network, x, y, repeats=repeats)
-    exact = copy.deepcopy(network).double().eval()
+    exact = in_float64(copy.deepcopy(network)).eval()
     parts, activation = kl_by_part(exact), exact.activation
     freshness = exact.body.freshness
 
@@ -113,7 +114,7 @@ def certify_outputs(
         mean, deviation = exact.moments_with(inputs.double(), T, generator)
         return expected_losses(activation, loss, mean, deviation, labels.double())
 
-    risk = keyed_mean(losses, x, y, samples, outputs_key(network, x, y), freshness)
+    risk = keyed_mean(losses, *beside(exact, x, y), samples, outputs_key(network, x, y), freshness)
     sampled = freshness != "exact"
     halves = ("pac-bayes", *(["monte-carlo"] if sampled else []))
     ledger = for_seed(delta, prior_seed, lambda own: Ledger.equal(own, *halves))

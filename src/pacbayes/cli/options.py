@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from pacbayes.choices import Device
 from pacbayes.cli import completion
 
 __all__ = [
     "AsJson",
     "DataFile",
+    "OnDevice",
     "Quiet",
     "RunFolder",
     "TestFile",
@@ -41,6 +43,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the resul
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, max=1024, help="Threads for PyTorch.  [default: all cores]")
+]
+
+OnDevice = Annotated[
+    Device,
+    typer.Option("--device", help="Where PyTorch computes; auto takes a GPU if there is one."),
 ]
 
 

@@ -24,6 +24,7 @@ from pacbayes.cli import completion
 from pacbayes.cli.networks import check_network, choice_of, whole_numbers
 from pacbayes.cli.options import (
     AsJson,
+    OnDevice,
     Quiet,
     Threads,
     given,
@@ -34,6 +35,8 @@ from pacbayes.cli.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
     from pacbayes.data import Dataset, DataSource, Tables
     from pacbayes.runs import Run
@@ -217,6 +220,7 @@ def train(
         int | None, _steps(help="Draws per example in evaluations.  [default: 10]")
     ] = None,
     engine: Annotated[Engine | None, _steps(help="native where possible, or torch.")] = None,
+    device: OnDevice = "cpu",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -306,6 +310,9 @@ def train(
     settings_of(**(defaults(1000) if table or not dense else changes))  # fails before data are read
     set_threads(threads)
     from pacbayes import runs
+    from pacbayes.devices import device_named
+
+    place = device_named(device)  # fails before data are read
 
     source, read, fell_back = _load(*sources, tensorboard)
     if fell_back and dense:  # bundled data are too few for three hidden layers
@@ -319,8 +326,10 @@ def train(
     data = runs.featured(read, settings)
     choice = choice_of(network, layers, learned=bool(settings.prior_fraction))
     already = _trained(runs.planned_runs(out, settings))
-    learn, follow = _followers(data, out, tensorboard, quiet=quiet or as_json)
-    trained = runs.train_all(out, settings, source, data, choice, follow_prior=learn, follow=follow)
+    learn, follow = _followers(data, out, tensorboard, place, quiet=quiet or as_json)
+    trained = runs.train_all(
+        out, settings, source, data, choice, follow_prior=learn, follow=follow, device=place
+    )
     _show(trained, None if already else started, as_json=as_json)
 
 
@@ -363,7 +372,7 @@ def _load(
 
 
 def _followers(
-    data: Dataset, out: Path, tensorboard: Path | None, *, quiet: bool
+    data: Dataset, out: Path, tensorboard: Path | None, device: torch.device, *, quiet: bool
 ) -> tuple[Follow[Settings], Follow[Run]]:
     """Return what shows the learning of a prior, and the training of a run."""
     from pacbayes import runs
@@ -374,7 +383,8 @@ def _followers(
         if tensorboard is not None:
             place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
             steps = curves.recorded(steps, run, place)
-        progress.show_training(steps, run, runs.engine_note(run, data), quiet=quiet)
+        note = runs.engine_note(run, data, device)
+        progress.show_training(steps, run, note, quiet=quiet)
 
     return partial(progress.show_prior, quiet=quiet), follow
 

@@ -1,8 +1,12 @@
-"""Augmented images to learn a prior from; the bound set itself is never augmented."""
+"""Augmented images to learn a prior from; the bound set itself is never augmented.
+
+Random numbers are drawn on the device of the generator and moved to that of the images.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -36,7 +40,8 @@ def moved_images(x: Tensor, generator: torch.Generator) -> Tensor:
 
 def _moved(x: Tensor, generator: torch.Generator) -> Tensor:
     images = x if x.dim() == 4 else x.view(len(x), 1, -1, image_side(x.shape[1]))
-    u = 2 * torch.rand(len(x), 5, generator=generator, dtype=x.dtype) - 1
+    drawn = torch.rand(len(x), 5, generator=generator, dtype=x.dtype, device=generator.device)
+    u = 2 * drawn.to(x.device) - 1
     angle, scale, shear = math.radians(15) * u[:, 0], 1 + 0.15 * u[:, 1], 0.3 * u[:, 2]
     cos, sin = scale * angle.cos(), scale * angle.sin()
     rows = [[cos, shear * cos - sin, u[:, 3] / 7], [sin, shear * sin + cos, u[:, 4] / 7]]
@@ -62,10 +67,12 @@ def crops_and_flips(x: Tensor, generator: torch.Generator, margin: int = 4) -> T
 
 def _cropped(x: Tensor, generator: torch.Generator, margin: int) -> Tensor:
     n, channels, height, width = x.shape
-    shift = torch.randint(2 * margin + 1, (2, n, 1), generator=generator)
-    mirrored = torch.randint(2, (n, 1), generator=generator).bool()
-    rows, columns = shift[0] + torch.arange(height), torch.arange(width)
+    integers = partial(torch.randint, generator=generator, device=generator.device)
+    shift = integers(2 * margin + 1, (2, n, 1)).to(x.device)
+    mirrored = integers(2, (n, 1)).to(x.device).bool()
+    count = partial(torch.arange, device=x.device)
+    rows, columns = shift[0] + count(height), count(width)
     columns = shift[1] + torch.where(mirrored, columns.flip(0), columns)
     padded = pad(x, (margin, margin, margin, margin))
-    each, every = torch.arange(n).view(n, 1, 1, 1), torch.arange(channels).view(1, -1, 1, 1)
+    each, every = count(n).view(n, 1, 1, 1), count(channels).view(1, -1, 1, 1)
     return padded[each, every, rows.view(n, 1, -1, 1), columns.view(n, 1, 1, -1)]

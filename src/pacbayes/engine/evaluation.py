@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pacbayes.devices import CPU
 from pacbayes.engine.interface import Activation, Evaluation, Status
 from pacbayes.engine.library import library
 from pacbayes.networks import quadrature
@@ -77,12 +78,13 @@ class NativeSampler:
 
     def losses(self, x: Tensor, y: Tensor, places: Places) -> Tensor:
         labels = self._task.decode(y).to(torch.int32).contiguous()
-        out = torch.empty(len(x), places.draws, dtype=torch.float64)
+        out = torch.empty(len(x), places.draws, dtype=torch.float64, device=CPU)
         self._run(x, labels, places, out)
         return out.T
 
     def outputs(self, x: Tensor, places: Places) -> Tensor:
-        out = torch.empty(len(x), places.draws, self._outputs, dtype=torch.float64)
+        size = len(x), places.draws, self._outputs
+        out = torch.empty(size, dtype=torch.float64, device=CPU)
         self._run(x, None, places, out)
         return out.transpose(0, 1).squeeze(-1) if self._outputs == 1 else out.transpose(0, 1)
 

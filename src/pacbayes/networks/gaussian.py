@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pacbayes.devices import CPU, wide
 from pacbayes.randomness import generator_on, normal
 
 __all__ = [
@@ -60,11 +61,12 @@ class Gaussian(nn.Module):
         mean = mean.detach().clone(memory_format=torch.contiguous_format)
         self.mean = nn.Parameter(mean)
         self.register_buffer("prior_mean", mean.clone())
-        self.register_buffer("prior_log_scale", torch.tensor(math.log(scale)))
+        start = torch.tensor(math.log(scale), device=mean.device)
+        self.register_buffer("prior_log_scale", start)
         if learned_scale:
-            self.log_scale = nn.Parameter(torch.full(shape, math.log(scale)))
+            self.log_scale = nn.Parameter(torch.full(shape, math.log(scale), device=mean.device))
         else:
-            self.register_buffer("log_scale", torch.tensor(math.log(scale)))
+            self.register_buffer("log_scale", start.clone())
 
     @property
     def learned_scale(self) -> bool:
@@ -87,9 +89,9 @@ class Gaussian(nn.Module):
 
     def kl(self) -> Tensor:
         r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""
-        s0 = self.prior_log_scale.double()
-        shift = (self.mean.double() - self.prior_mean).flatten()
-        r = 2 * (self.log_scale.double() - s0)
+        s0 = wide(self.prior_log_scale)
+        shift = (wide(self.mean) - wide(self.prior_mean)).flatten()
+        r = 2 * (wide(self.log_scale) - s0)
         squares = torch.dot(shift, shift) * (-2 * s0).exp()
         return 0.5 * (squares + (r.expm1() - r).sum() * (shift.numel() / r.numel()))
 
@@ -183,7 +185,7 @@ def kl(module: nn.Module) -> Tensor:
     """
     _refuse_parameters_outside(module)
     parts = [g.kl() for g in gaussians(module).values()]
-    return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.float64)
+    return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.float64, device=CPU)
 
 
 def kl_by_part(module: nn.Module) -> dict[str, float]:
@@ -200,9 +202,9 @@ def digest_outside(module: nn.Module) -> str:
     hasher = hashlib.sha256()
     for name, tensor in _outside(module):
         value = tensor.detach().cpu()
-        wide = value.double() if value.is_floating_point() else value
-        hasher.update(f"{name} {tuple(wide.shape)}".encode())
-        hasher.update(wide.contiguous().numpy().tobytes())
+        exact = value.double() if value.is_floating_point() else value
+        hasher.update(f"{name} {tuple(exact.shape)}".encode())
+        hasher.update(exact.contiguous().numpy().tobytes())
     return hasher.hexdigest()
 
 

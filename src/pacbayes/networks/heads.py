@@ -31,7 +31,8 @@ def aggregated(layer: GaussianLinear, a: Draw) -> Draw:
     mean, deviation = layer.moments(a.value)  # (T, B, outputs)
     if mean.shape[-1] == 1:
         return Draw(_erf(mean / deviation).squeeze(-1), a.log_prob)
-    return Draw(win_probabilities(mean, deviation), a.log_prob.unsqueeze(-1))
+    value = win_probabilities(mean, deviation)
+    return Draw(value, a.log_prob.unsqueeze(-1).to(value.device))
 
 
 def differenced(layer: GaussianLinear, a: Draw) -> Draw:

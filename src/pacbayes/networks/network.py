@@ -105,7 +105,7 @@ class Network(nn.Module):
 
     def loss(self, value: Tensor, y: Tensor) -> Tensor:
         """Return P(the randomised classifier errs) at an output, one loss per label."""
-        return self.task.loss(value, y)
+        return self.task.loss(value, y.to(value.device))
 
     @property
     def freshness(self) -> Freshness:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pacbayes.choices import Predictor
+from pacbayes.devices import exact_device
 from pacbayes.networks.network import Network
 from pacbayes.networks.places import Places
 from pacbayes.networks.risk import majority_vote, predict_randomised
@@ -89,13 +90,13 @@ def _randomised(q: _Question) -> Decisions:
         _drawn_index(q.network.task.shares(output[0]), places.uniforms(pair, 1)[0, :, 0])
         for places, output in q.placed(1)
     ]
-    return Decisions(torch.cat(blocks) if blocks else torch.zeros(0, dtype=torch.long))
+    return Decisions(torch.cat(blocks) if blocks else _nothing(q, 0).long())
 
 
 def _drawn_index(shares: Tensor, uniform: Array) -> Tensor:
     """Return the class in whose part of (0, 1) a uniform number lies."""
     ends = shares.cumsum(-1)
-    below = torch.from_numpy(uniform).unsqueeze(-1) * ends[:, -1:] >= ends
+    below = torch.from_numpy(uniform).to(ends.device).unsqueeze(-1) * ends[:, -1:] >= ends
     return below.sum(-1).clamp(max=shares.shape[-1] - 1)
 
 
@@ -107,8 +108,13 @@ def _vote(q: _Question) -> Decisions:
     else:
         blocks = [output.mean(0) for _, output in q.placed(q.samples)]
         shape = (0,) if q.network.outputs == 1 else (0, q.network.outputs)
-        output = torch.cat(blocks) if blocks else torch.zeros(shape, dtype=torch.float64)
+        output = torch.cat(blocks) if blocks else _nothing(q, *shape)
     return Decisions(q.network.task.decide(output), output)
+
+
+def _nothing(q: _Question, *shape: int) -> Tensor:
+    """Return the output for no examples."""
+    return torch.zeros(shape, dtype=torch.float64, device=exact_device(q.x.device))
 
 
 def _drawn(q: _Question) -> Decisions:

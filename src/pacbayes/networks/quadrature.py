@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from pacbayes.bounds.domain import upward
+from pacbayes.devices import wide
 from pacbayes.networks.activations import log_sign_probability
 
 __all__ = ["REACH", "accuracy", "error", "step", "win_probabilities"]
@@ -67,7 +68,7 @@ def win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
         mean: (…, k).
         deviation: (…, k), or (…, 1) where it is the same for all.
     """
-    mean, deviation, H = mean.double(), deviation.double(), step(mean.shape[-1])
+    mean, deviation, H = wide(mean), wide(deviation), step(mean.shape[-1])
     with torch.no_grad():  # the position of the grid has no gradient
         least, most = deviation.aminmax(dim=-1, keepdim=True)
         half = math.ceil(REACH / H * (most / least).max().item())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pacbayes.data.checks import check_examples
+from pacbayes.devices import wide
 from pacbayes.networks.bodies import Freshness
 from pacbayes.networks.exact import exact_aggregate
 from pacbayes.networks.network import Network
@@ -122,7 +123,7 @@ def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> Empi
     check_examples(x, y, network.task)
     n, sums = len(x), _Sums()
     for block in _blocks(network, n, samples):
-        value = network.draw(x[block], samples).value.double()
+        value = wide(network.draw(x[block], samples).value)
         sums.add(network.loss(value, y[block]).clamp(0, 1))  # only rounding exceeds these
     return sums.risk(n, samples, network.freshness)
 
@@ -153,7 +154,7 @@ def keyed_risk(
 
     def losses(inputs: Tensor, labels: Tensor, T: int, generator: np.random.Generator) -> Tensor:
         inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
-        return network.loss(network.draw_with(inputs, T, generator).double(), labels)
+        return network.loss(wide(network.draw_with(inputs, T, generator)), labels)
 
     return keyed_mean(losses, x, y, samples, key, network.body.freshness, follow)
 
@@ -205,7 +206,7 @@ def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
     total = squares = 0.0
     for inputs, labels in zip(x.split(_FEW), y.split(_FEW), strict=True):
         output = exact_aggregate(network, inputs.to(network.layer.bias.mean))
-        losses = network.loss(output.double(), labels)
+        losses = network.loss(wide(output), labels)
         total += losses.sum().item()
         squares += losses.square().sum().item()
     return EmpiricalRisk(total / len(x), len(x), 0, None, tandem=squares / len(x))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pacbayes.devices import in_float64
 from pacbayes.networks.activations import FUNCTIONS, sign_of
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
@@ -45,7 +46,7 @@ class TorchSampler:
         if not is_placed(network):
             raise ValueError("a body of your own draws weights for a batch, not units by place")
         network.seal_prior()
-        self._network = copy.deepcopy(network).double()
+        self._network = in_float64(copy.deepcopy(network))
 
     def losses(self, x: Tensor, y: Tensor, places: Places) -> Tensor:
         return self._network.loss(self.outputs(x, places), y)

@@ -159,7 +159,7 @@ def _gaussian(linear: nn.Linear, scale: float, learned_scale: bool) -> GaussianL
     shape = linear.in_features, linear.out_features
     with aside():  # the means it draws are replaced
         layer = GaussianLinear(*shape, scale=scale, learned_scale=learned_scale)
-    bias = torch.zeros(linear.out_features) if linear.bias is None else linear.bias
+    bias = linear.weight.new_zeros(linear.out_features) if linear.bias is None else linear.bias
     layer.weight = Gaussian(
         *linear.weight.shape, scale=scale, learned_scale=learned_scale, mean=linear.weight
     )

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pacbayes.devices import wide
 from pacbayes.networks import activations
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
@@ -89,13 +90,14 @@ def draw_network(network: Network, generator: np.random.Generator) -> DrawnNetwo
     weights = {}
     for name, g in sorted(gaussians(network).items()):
         noise = torch.from_numpy(np.asarray(generator.standard_normal(tuple(g.mean.shape))))
-        weights[name] = g.mean.double() + g.log_scale.double().exp() * noise
+        mean = wide(g.mean)
+        weights[name] = mean + wide(g.log_scale).exp() * noise.to(mean.device)
     return DrawnNetwork(weights, log_ratios(network, weights))
 
 
 def prior_weights(network: Network) -> Weights:
     """Return the weights of the network at the prior's means, in float64."""
-    return {name: g.prior_mean.double() for name, g in gaussians(network).items()}
+    return {name: wide(g.prior_mean) for name, g in gaussians(network).items()}
 
 
 @torch.no_grad()
@@ -103,9 +105,9 @@ def log_ratios(network: Network, weights: Weights) -> dict[str, float]:
     """Return ln(dQ/dP) of every Gaussian at drawn weights, in float64."""
     ratios = {}
     for name, g in sorted(gaussians(network).items()):
-        w, s, s0 = weights[name], g.log_scale.double(), g.prior_log_scale.double()
-        far = (w - g.prior_mean.double()) * (-s0).exp()
-        near = (w - g.mean.double()) * (-s).exp()
+        w, s, s0 = weights[name], wide(g.log_scale), wide(g.prior_log_scale)
+        far = (w - wide(g.prior_mean)) * (-s0).exp()
+        near = (w - wide(g.mean)) * (-s).exp()
         ratios[name] = (0.5 * (far.square() - near.square()) + s0 - s).sum().item()
     return ratios
 
@@ -113,7 +115,7 @@ def log_ratios(network: Network, weights: Weights) -> dict[str, float]:
 @torch.no_grad()
 def scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
     """Return the drawn network's scores, (B,) or (B, k); the label is the sign or the largest."""
-    a, functions = x.double(), []
+    a, functions = x.to(weights["layer.bias"].device).double(), []
     if isinstance(network.body, Dense):
         functions = [activations.FUNCTIONS[rule] for rule in network.body.rules]
     elif isinstance(network.body, Deterministic):
@@ -140,5 +142,9 @@ def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> in
 def are_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
     """Return whether the drawn network gets each example wrong, (n,); a tie is an error."""
     blocks = zip(x.split(_BLOCK), y.split(_BLOCK), strict=True)
-    margins = (network.task.margin(scores(network, weights, a), b) for a, b in blocks)
-    return torch.cat([~(margin > _CLOSE) for margin in margins])
+    found = []
+    for inputs, labels in blocks:
+        score = scores(network, weights, inputs)
+        margin = network.task.margin(score, labels.to(score.device))
+        found.append(~(margin > _CLOSE))
+    return torch.cat(found)

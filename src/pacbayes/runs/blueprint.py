@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.data.tasks import task_of
+from pacbayes.devices import CPU
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.modules import Convolutions, OwnModule, Shape, named_function
 from pacbayes.networks.network import Network
@@ -101,7 +102,7 @@ class Blueprint:
         return self._stochastic(settled(module) if self.settings.prior_fraction else module)
 
     def teacher(self, x: Tensor, y: Tensor) -> Teacher | PlainTraining:
-        """Return the training of a prior on its own part of the data."""
+        """Return the training of a prior on its own part of the data, on the device of x."""
         s = self.settings
         if self.architecture is None:
             return Teacher(x, y, s, self.classes)
@@ -113,14 +114,15 @@ class Blueprint:
             "seed": stream(s.seed, "prior training") >> 1,
         }
         augment = augmentation(s.prior_augmentation, self.shape)
-        return PlainTraining(self._module(), x, y, s.model_copy(update=alone), augment)
+        return PlainTraining(self._module().to(x.device), x, y, s.model_copy(update=alone), augment)
 
     def as_prior(self, teacher: Teacher | PlainTraining) -> Network:
-        """Build the network with prior and posterior at the weights that were learned."""
+        """Build the network with prior and posterior at learned weights, on the CPU."""
         if isinstance(teacher, Teacher):
             return as_prior(teacher, self.settings)
         learned = copy.deepcopy(teacher.model)
-        return self._stochastic(same_scores(learned.eval(), settled(learned), teacher.x))
+        folded = same_scores(learned.eval(), settled(learned), teacher.x)
+        return self._stochastic(folded.to(CPU))
 
     def record(self, network: Network) -> ModuleRecord | None:
         """Return what run.json says of a network that is not dense."""
@@ -149,12 +151,16 @@ class Blueprint:
     @torch.no_grad()
     def _check_scores(self, module: nn.Module, outputs: int) -> None:
         """Raise ValueError unless the module gives scores to examples."""
-        found = copy.deepcopy(module).eval()(torch.zeros(2, self.features)).shape
+        found = copy.deepcopy(module).eval()(self._zeros()).shape
         if tuple(found) != (2, outputs):
             raise ValueError(
                 f"the module must return scores of shape (B, {outputs}) for {self.classes} "
                 f"classes, got {tuple(found)} for B = 2"
             )
+
+    def _zeros(self) -> Tensor:
+        """Return two examples, to call a module with that was just built."""
+        return torch.zeros(2, self.features, device=CPU)
 
     def _stochastic(self, module: nn.Module) -> Network:
         s = self.settings
@@ -163,7 +169,7 @@ class Blueprint:
             scale=s.prior_scale,
             learned_scale=s.learned_scale,
             seed=None if s.prior_fraction else s.seed,
-            example=torch.zeros(2, self.features),
+            example=self._zeros(),
         )
 
 

@@ -87,7 +87,7 @@ class Run:
     @property
     def changed_versions(self) -> list[str]:
         """What differs from when the run was made, so that its last bits may differ too."""
-        now, then = versions(), self.record.versions
+        now, then = {"device": "cpu"} | versions(), self.record.versions
         return [f"{k} {v}, now {now.get(k)}" for k, v in then.items() if now.get(k) != v]
 
     @property

@@ -17,6 +17,7 @@ from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
+from pacbayes.devices import CPU, device_named
 from pacbayes.files import (
     file_sha256,
     load_tensors,
@@ -76,6 +77,8 @@ def prior_steps(
     source: DataSource,
     data: Dataset,
     network: Choice | None = None,
+    *,
+    device: str | torch.device = CPU,
 ) -> Iterator[Progress]:
     """Learn the prior from its part of the data, saving along the way.
 
@@ -84,13 +87,16 @@ def prior_steps(
     with writing(folder):
         if settings.prior_fraction and not (folder / "run.json").exists():
             plan = _plan(folder, settings, source, data, network)
-            yield from _learning(folder, settings, data, plan)
+            yield from _learning(folder, settings, data, plan, device_named(device))
 
 
-def _learning(folder: Path, settings: Settings, data: Dataset, plan: _Plan) -> Iterator[Progress]:
+def _learning(
+    folder: Path, settings: Settings, data: Dataset, plan: _Plan, device: torch.device
+) -> Iterator[Progress]:
     if not (folder / _LEARNING).exists():
         _check(plan, settings, data)
-    teacher, owner = _teacher(folder, settings, data, plan), {"asked": plan.request(settings)}
+    teacher = _teacher(folder, settings, data, plan, device)
+    owner = {"asked": plan.request(settings)}
 
     def save() -> None:
         tensors, record = teacher.state()
@@ -105,18 +111,26 @@ def prepare(
     source: DataSource,
     data: Dataset,
     network: Choice | None = None,
+    *,
+    device: str | torch.device = CPU,
 ) -> Run:
     """Create a run, or open the one in the folder if it has the same settings and data.
 
     Args:
         network: what `chosen` returns for a network that is not dense.
+        device: where a prior learns, and the run will be trained.
     """
     with writing(folder):
-        return _prepared(folder, settings, source, data, network)
+        return _prepared(folder, settings, source, data, network, device_named(device))
 
 
 def _prepared(
-    folder: Path, settings: Settings, source: DataSource, data: Dataset, network: Choice | None
+    folder: Path,
+    settings: Settings,
+    source: DataSource,
+    data: Dataset,
+    network: Choice | None,
+    device: torch.device,
 ) -> Run:
     plan = _plan(folder, settings, source, data, network)
     remove_parts(folder)
@@ -128,15 +142,16 @@ def _prepared(
     if plan.own is None:
         made = plan.blueprint.build()
     else:
-        for _ in prior_steps(folder, settings, source, data, network):
+        for _ in prior_steps(folder, settings, source, data, network, device=device):
             pass
-        teacher = _teacher(folder, settings, data, plan)
+        teacher = _teacher(folder, settings, data, plan, device)
         if not teacher.finished:
             raise RuntimeError(f"{folder}: the prior has not finished learning; run it again")
         made = plan.blueprint.as_prior(teacher)
     try:
         record = plan.record.model_copy(update={"remarks": remarks})
-        return _created(folder, settings, replace(plan, record=record), made, data.encoding)
+        plan = replace(plan, record=record)
+        return _created(folder, settings, plan, made, data.encoding, device)
     except BaseException:
         with suppress(OSError):  # the error that counts is the first
             _remove(folder)
@@ -188,7 +203,12 @@ def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
 
 
 def _created(
-    folder: Path, settings: Settings, plan: _Plan, network: Network, encoding: Encoding | None
+    folder: Path,
+    settings: Settings,
+    plan: _Plan,
+    network: Network,
+    encoding: Encoding | None,
+    device: torch.device = CPU,
 ) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     if encoding is not None:
@@ -204,7 +224,7 @@ def _created(
         data=plan.record,
         network=plan.blueprint.record(network),
         prior_sha256=file_sha256(path),
-        versions=versions(),
+        versions=versions(device),
     )
     save_json(folder / "run.json", record.model_dump(mode="json"))
     (folder / _LEARNING).unlink(missing_ok=True)
@@ -318,10 +338,10 @@ def _label(data: Dataset) -> str | None:
 
 
 def _teacher(
-    folder: Path, settings: Settings, data: Dataset, plan: _Plan
+    folder: Path, settings: Settings, data: Dataset, plan: _Plan, device: torch.device
 ) -> Teacher | PlainTraining:
     """Return the prior's training, restored from its checkpoint if there is one."""
-    x, y = (tensor[plan.own].contiguous() for tensor in data.tensors("train"))
+    x, y = (tensor[plan.own].contiguous().to(device) for tensor in data.tensors("train"))
     teacher = plan.blueprint.teacher(x, y)
     path = folder / _LEARNING
     if path.exists():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pacbayes.bounds.ledger import below
@@ -21,6 +22,7 @@ from pacbayes.certificates.remarks import above_constant
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
+from pacbayes.devices import CPU, device_named
 from pacbayes.files import (
     exclusive,
     file_sha256,
@@ -53,20 +55,26 @@ _ONE_NETWORK = (Predictor.DRAWN, Predictor.FIXED)
 FITTED = "features.json, fitted to the prior's part alone"
 
 
-def engine_note(run: Run, data: Dataset) -> str:
+def engine_note(run: Run, data: Dataset, device: str | torch.device = CPU) -> str:
     """Return which engine makes the run's steps and, if it is PyTorch, why."""
-    reason = why_torch(run.build_network(), data.tensors("train")[0], run.settings)
+    place, x = device_named(device), data.tensors("train")[0][:1]
+    reason = why_torch(run.build_network().to(place), x.to(place), run.settings)
     return "native engine" if reason is None else f"torch engine ({reason})"
 
 
-def train_run(run: Run, data: Dataset) -> Iterator[Progress]:
-    """Train from the last checkpoint to the end, saving along the way."""
+def train_run(run: Run, data: Dataset, *, device: str | torch.device = CPU) -> Iterator[Progress]:
+    """Train from the last checkpoint to the end, saving along the way.
+
+    Args:
+        device: cpu, cuda, mps, or auto for the fastest; a checkpoint continues on any.
+    """
     with writing(run.folder):
-        yield from _training(run, data)
+        yield from _training(run, data, device_named(device))
 
 
-def _training(run: Run, data: Dataset) -> Iterator[Progress]:
-    trainer = Trainer(run.start_network(), *run.bound_set(data), run.settings)
+def _training(run: Run, data: Dataset, device: torch.device) -> Iterator[Progress]:
+    x, y = (tensor.to(device) for tensor in run.bound_set(data))
+    trainer = Trainer(run.start_network().to(device), x, y, run.settings)
     checkpoint, owner = run.folder / "checkpoint.safetensors", {"run": run.sha256}
     if checkpoint.exists():
         restore(trainer, checkpoint, *run.load_own(checkpoint.name))
@@ -79,7 +87,7 @@ def _training(run: Run, data: Dataset) -> Iterator[Progress]:
     yield from run_to_end(trainer, save)
     save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
     trained = {name for name, p in trainer.network.named_parameters() if p.requires_grad}
-    best = {name: tensor for name, tensor in trainer.best.items() if name in trained}
+    best = {name: tensor.to(CPU) for name, tensor in trainer.best.items() if name in trained}
     save_tensors(run.folder / "posterior.safetensors", best, owner)
 
 

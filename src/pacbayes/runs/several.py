@@ -8,7 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from pacbayes.data import Dataset, DataSource
+from pacbayes.devices import CPU, device_named
 from pacbayes.runs.blueprint import Choice
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import prepare, prior_steps, withdraw
@@ -55,6 +58,7 @@ def train_all(
     *,
     follow_prior: Follow[Settings] = _follow,
     follow: Follow[Run] = _follow,
+    device: str | torch.device = CPU,
 ) -> list[Run]:
     """Prepare and train every planned run; unfinished ones are resumed.
 
@@ -65,16 +69,18 @@ def train_all(
         network: what `chosen` returns for a network that is not dense.
         follow_prior, follow: advance the steps of a prior's learning and of a run's training, for
             example with a progress bar.
+        device: cpu, cuda, mps, or auto for the fastest.
     """
-    planned, begun = planned_runs(out, settings), []
+    device, planned, begun = device_named(device), planned_runs(out, settings), []
     with ExitStack() as held:
         for folder, own in planned:
             held.enter_context(writing(folder))
-            follow_prior(prior_steps(folder, own, source, data, network), own)
-            begun.append(prepare(folder, own, source, data, network))
+            steps = prior_steps(folder, own, source, data, network, device=device)
+            follow_prior(steps, own)
+            begun.append(prepare(folder, own, source, data, network, device=device))
         for run in begun:
             try:
-                follow(train_run(run, data), run)
+                follow(train_run(run, data, device=device), run)
             except ArithmeticError:
                 withdraw(run)
                 raise

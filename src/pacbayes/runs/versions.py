@@ -8,13 +8,15 @@ from pathlib import Path
 import torch
 
 import pacbayes
+from pacbayes.devices import CPU
 from pacbayes.engine.library import available
 
 __all__ = ["processor", "versions"]
 
 
-def versions() -> dict[str, str]:
-    """Return everything that the last bits of a result depend on."""
+def versions(device: torch.device = CPU) -> dict[str, str]:
+    """Return everything that the last bits of a result depend on; a device if not the CPU."""
+    other = {} if device.type == "cpu" else {"device": _device_name(device)}
     return {
         "pacbayes": pacbayes.__version__,
         "torch": torch.__version__,
@@ -23,7 +25,14 @@ def versions() -> dict[str, str]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "engine": "native" if available() else "torch",
+        **other,
     }
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type != "cuda":
+        return device.type
+    return f"cuda {torch.version.cuda}, {torch.cuda.get_device_name(device)}"
 
 
 def processor() -> str:

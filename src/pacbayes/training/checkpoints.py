@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pacbayes.devices import CPU
 from pacbayes.files import DamagedFileError, load_json, parsed
 from pacbayes.training.loop import Evaluation, Loop
 
@@ -69,7 +70,7 @@ def _slots(model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
     for i, parameter in enumerate(model.parameters()):
         if any(name.startswith(f"{_SLOTS}{i}.") for name in tensors):
             found |= {f"{_SLOTS}{i}.{key}": parameter for key in ("exp_avg", "exp_avg_sq")}
-            found[f"{_SLOTS}{i}.step"] = torch.zeros(())
+            found[f"{_SLOTS}{i}.step"] = torch.zeros((), device=CPU)
     return found
 
 

@@ -19,6 +19,7 @@ from pacbayes.choices import Augmentation
 from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
 from pacbayes.data.checks import check_examples
 from pacbayes.data.tasks import Task, task_of
+from pacbayes.devices import CPU, check_together
 from pacbayes.files import load_tensors, save_tensors
 from pacbayes.networks.folding import fold_batch_norm
 from pacbayes.randomness import redirected, seeded, stream
@@ -81,6 +82,7 @@ class PlainTraining(Loop):
     def __init__(
         self, module: nn.Module, x: Tensor, y: Tensor, settings: Settings, augment: Augment | None
     ) -> None:
+        check_together(module, x, y)
         with torch.no_grad(), seeded(settings.seed, "prior training"), redirected():
             outputs = copy.deepcopy(module).eval()(x[:1]).shape[-1]
         self.task: Task = task_of(max(2, outputs))
@@ -126,7 +128,7 @@ class PlainTraining(Loop):
         return wrong / self.n
 
     def divergence(self) -> Tensor:
-        return torch.zeros(())
+        return torch.zeros((), device=CPU)
 
     def bound(self, risk: float, kl: float) -> float:
         return risk
@@ -161,7 +163,8 @@ def learn_prior(
         module: maps examples to scores: one for labels −1/+1, k for class indices.
         x, y: the prior's part, which no bound may be on.
         decay: weight decay, decoupled as in AdamW; biases and norms have none.
-        augment: function of examples and a generator, such as `moved_images`.
+        augment: function of examples and a generator, such as `moved_images`; the generator is the
+            CPU's, so that every device sees the same images.
         seed: of batches and augmentation; the module's weights are a start, as they are.
         fold: False leaves batch norm, with its statistics frozen.
         checkpoint: file to resume from, and to save to along the way.
@@ -211,7 +214,7 @@ def _digest(loop: PlainTraining) -> str:
     hasher.update(getattr(loop.augment, "__name__", "none").encode())
     state: dict[str, Any] = loop.model.state_dict()
     for tensor in (loop.x, loop.y, *state.values()):
-        hasher.update(tensor.detach().contiguous().numpy().tobytes())
+        hasher.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return hasher.hexdigest()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pacbayes.devices import CPU, device_of
 from pacbayes.randomness import Generators, drawing_from, permutation, stream
 from pacbayes.settings import Settings
 from pacbayes.training.schedules import SCHEDULES, Schedule
@@ -144,6 +145,11 @@ class Loop(ABC):
         """The λ that evaluations record."""
 
     @property
+    def device(self) -> torch.device:
+        """Where the model is, and its examples are."""
+        return device_of(self.model)
+
+    @property
     def classes(self) -> int:
         return 2
 
@@ -197,7 +203,7 @@ class Loop(ABC):
             yield Progress(0, 1, 1, self._evaluate(0.0))
             return
         self.begin_epoch()
-        order = permutation(self.n).split(s.batch(self.n))
+        order = permutation(self.n).to(self.device).split(s.batch(self.n))
         batches = len(order)
         self.model.train()
         total, spent = 0.0, self.spent  # total of the examples' losses
@@ -239,20 +245,21 @@ class Loop(ABC):
         return self.settings.learning_rate * self.schedule.factor(bounds, done)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return everything the next epoch depends on: tensors, and a JSON record."""
+        """Return everything the next epoch depends on: tensors on the CPU, and a JSON record."""
         tensors = {f"network.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best.items()}
         for i, slots in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{i}.{k}": v.clone() for k, v in slots.items()}
+        tensors = {name: tensor.to(CPU) for name, tensor in tensors.items()}
         for device, state in self.generator_states.items():
             tensors["generator" if device == "cpu" else f"generator.{device}"] = state
         history = [asdict(e) for e in self.history]
         return tensors, {"epoch": self.epoch, "seconds": self.seconds, "history": history}
 
     def restore(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Continue from what `state()` returned."""
+        """Continue from what `state()` returned, on the device where the model is now."""
         self.model.load_state_dict(_below(tensors, "network."))
-        self.best = _below(tensors, "best.")
+        self.best = {k: v.to(self.device) for k, v in _below(tensors, "best.").items()}
         slots: dict[int, dict[str, Tensor]] = {}
         parameters = list(self.model.parameters())
         for name, tensor in _below(tensors, "optimiser.").items():

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pacbayes.bounds import ALPHA, kl_inverse
 from pacbayes.choices import Objective as ObjectiveName
+from pacbayes.devices import CPU
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.settings import Settings
 
@@ -39,7 +40,7 @@ class Objective:
 
     def __init__(self, settings: Settings, n: int) -> None:
         self.settings, self.n = settings, n
-        self.log_lambda = torch.tensor(math.log(settings.lam or n), dtype=torch.float64)
+        self.log_lambda = _exactly(math.log(settings.lam or n))
 
     @property
     def lam(self) -> float:
@@ -79,7 +80,12 @@ class SmallKl(Objective):
 
     def end_epoch(self, risk: float, kl: Callable[[], Tensor]) -> None:
         lam = small_kl_lambda(risk, kl().item(), self.n, self.settings.delta)
-        self.log_lambda = torch.tensor(math.log(lam), dtype=torch.float64)
+        self.log_lambda = _exactly(math.log(lam))
+
+
+def _exactly(value: float) -> Tensor:
+    """Return a number in float64 on the CPU, where λ stays whatever the network's device."""
+    return torch.tensor(value, dtype=torch.float64, device=CPU)
 
 
 OBJECTIVES: dict[ObjectiveName, type[Objective]] = {

@@ -79,6 +79,7 @@ class Teacher(Trainer):
         }
         network = build_network(settings.model_copy(update=alone), x.shape[1], classes)
         _spread_out(network, seed)
+        network.to(x.device)
         super().__init__(network, x, y, settings.model_copy(update=alone))
 
     def begin_epoch(self) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pacbayes.bounds import catoni
 from pacbayes.data.checks import check_examples
+from pacbayes.devices import CPU, check_together, wide
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks.draws import Draw, estimate
 from pacbayes.networks.gaussian import gaussians, kl
@@ -27,9 +28,10 @@ def _refuse_other_scales(network: Network, settings: Settings) -> None:
     """Refuse a prior scale in the settings that the network does not have."""
     if "prior_scale" not in settings.model_fields_set:
         return
-    wanted = torch.tensor(math.log(settings.prior_scale))
     for name, g in gaussians(network).items():
-        if not torch.isclose(g.prior_log_scale.float(), wanted, rtol=1e-5, atol=1e-6):
+        have = g.prior_log_scale.float()
+        wanted = torch.full_like(have, math.log(settings.prior_scale))
+        if not torch.isclose(have, wanted, rtol=1e-5, atol=1e-6):
             raise ValueError(
                 f"prior_scale={settings.prior_scale:g} in the settings has no effect: the prior of "
                 f"{name} has scale {g.prior_log_scale.exp().item():g}; build the network with it"
@@ -41,6 +43,7 @@ class Trainer(Loop):
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, settings: Settings) -> None:
         check_examples(x, y, network.task)
+        check_together(network, x, y)
         network.seal_prior()
         kl(network)  # refuses what Q does not cover
         _refuse_other_scales(network, settings)
@@ -77,7 +80,7 @@ class Trainer(Loop):
         risk = self._batch_risk(index, number)
         with torch.no_grad():
             divergence = kl(self.network)
-        self.objective.lambda_step(risk, divergence)
+        self.objective.lambda_step(risk.to(CPU), divergence.to(CPU))
         return risk.item()
 
     def end_epoch(self, risk: float) -> None:
@@ -99,7 +102,9 @@ class Trainer(Loop):
         losses, value = self._losses(self.shown[index], y)
         risk = minimised = losses.mean()
         if self.log_loss:
-            minimised = (losses / self.network.task.label_probability(value, y)).mean()
+            minimised = (
+                losses / self.network.task.label_probability(value, y.to(value.device))
+            ).mean()
         self.optimiser.zero_grad()
         backward_with_kl(minimised, self.network, weight / lam)
         self.optimiser.step()
@@ -122,13 +127,13 @@ class Trainer(Loop):
         reinforce = s.estimator == "reinforce"  # whose engine has one sample for a loss
         if (engine := self.evaluator if reinforce else self.native) is not None:
             loss = engine.loss(self.x, self.y, index, self.seed, step)
-            return torch.tensor(loss / len(index), dtype=torch.float64)
+            return torch.tensor(loss / len(index), dtype=torch.float64, device=CPU)
         F = self.network(self.x[index], s.samples)
-        return self.network.loss(F, self.y[index]).double().mean()
+        return wide(self.network.loss(F, self.y[index])).mean()
 
     def measured_risk(self) -> float:
         if self.evaluator is not None:
-            everything = torch.arange(self.n)
+            everything = torch.arange(self.n, device=CPU)
             step = EVALUATIONS + self.epoch
             total = self.evaluator.loss(self.x, self.y, everything, self.seed, step)
             return max(0.0, total / self.n)  # floats of P(label) may sum to a little above one
