@@ -472,13 +472,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/certifying.py", "model.priors == 1 and is_searched(model)", "False", ATTACKS),
     ("bounds/domain.py", "return str(exact) if", "return str(float(exact)) if not", ATTACKS),
     (
-        "lease.py",
+        "runs/lease.py",
         "self._files() if file != own",
         "[] if file != own",
         "tests/experiments/test_store.py",
     ),
     (
-        "lease.py",
+        "runs/lease.py",
         "if not self._created(own)",
         "if self._created(own) is None",
         "tests/experiments/test_store.py",

@@ -10,7 +10,7 @@ import pytest
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.store import Store
 from pacbayes.files import DamagedFileError
-from pacbayes.lease import Lease
+from pacbayes.runs.lease import Lease
 
 RUN = chosen("mlp", "digits", 3)
 

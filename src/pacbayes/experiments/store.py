@@ -18,7 +18,7 @@ from typing import Literal
 
 from pacbayes.experiments.columns import Configuration
 from pacbayes.files import load_record, remove_parts, save_json, write_atomically
-from pacbayes.lease import Lease
+from pacbayes.runs.lease import Lease
 from pacbayes.training.loop import VACUOUS
 
 __all__ = ["State", "Store", "Summary"]

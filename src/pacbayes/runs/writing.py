@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pacbayes.lease import Lease
+from pacbayes.runs.lease import Lease
 
 __all__ = ["BusyError", "writing"]
 
