@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import multiprocessing
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -10,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from joblib.externals.cloudpickle import register_pickle_by_value
 from torch import nn
 
 from pacbayes import PACBayesClassifier, Settings, build_network, certify, train
@@ -145,6 +147,7 @@ def test_eight_threads_train_as_one(work):
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_joblib_trains_the_same(backend):
+    register_pickle_by_value(sys.modules[__name__])  # no process can import a test
     expected = [dense(seed) for seed in range(2)]
     pool = joblib.Parallel(n_jobs=2, backend=backend)
     assert pool(joblib.delayed(dense)(seed) for seed in range(2)) == expected

@@ -97,8 +97,13 @@ def test_the_seed_of_a_data_free_prior_spends_its_share():
 
 def test_code_of_ones_own_stands_among_the_assumptions():
     x, y = labelled()
-    network = OutputNetwork(Deterministic(nn.Tanh()), GaussianLinear(3, 2), "sigmoid")
-    said = "The code of Tanh keeps nothing of the bound set outside its tensors."
-    assert said in certify_outputs(network, x, y).assumptions.sentences()
-    own = certify_outputs(dense(), x, y, samples=2).assumptions.sentences()
-    assert not any("The code of" in sentence for sentence in own)
+    said = "The code of Own keeps nothing of the bound set outside its tensors."
+    for module, own in ((nn.Sequential(Own()), True), (nn.Tanh(), False)):
+        network = OutputNetwork(Deterministic(module), GaussianLinear(3, 2), "sigmoid")
+        assert (said in certify_outputs(network, x, y).assumptions.sentences()) == own
+    dense_ones = certify_outputs(dense(), x, y, samples=2).assumptions.sentences()
+    assert not any("The code of" in sentence for sentence in dense_ones)
+
+
+class Own(nn.Tanh):
+    """A class that is not PyTorch's."""
