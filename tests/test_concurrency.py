@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from joblib.externals.cloudpickle import register_pickle_by_value
+from cloudpickle import register_pickle_by_value
 from torch import nn
 
 from pacbayes import PACBayesClassifier, Settings, build_network, certify, train
