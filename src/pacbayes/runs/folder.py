@@ -10,8 +10,8 @@ checkpoint.safetensors  checkpoint of training
 history.json            every evaluation
 posterior.safetensors   Q, from the best evaluated epoch by bound
 certificate.json        what `certify` issued; -vote, -drawn, -fixed or -class-0 for others
-drawn.safetensors       the network that was drawn from Q, certified and kept; a new one waits in
-                        drawn-<hash>.safetensors for its certificate
+drawn.safetensors       the network that was drawn from Q, certified and kept
+drawn-….safetensors     a newer one, by its hash, that waits for its certificate
 test.json               errors on the test part, if there is one
 """
 
