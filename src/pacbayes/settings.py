@@ -34,6 +34,7 @@ class Settings(BaseModel):
     prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     prior_decay: float = Field(0.0, ge=0, le=1)  # weight decay of a module that is a prior
     prior_augmentation: Augmentation = "none"
+    prior_finer: bool = False  # the prior learns finer classes, which the labels are groups of
     objective: Objective = "fix-lambda"
     lam: float | None = Field(
         None, gt=1, allow_inf_nan=False
@@ -65,6 +66,10 @@ class Settings(BaseModel):
         if self.prior_augmentation != "none" and not self.prior_fraction:
             raise ValueError(
                 "augmentation is for a prior that learns; give it a fraction of the examples"
+            )
+        if self.prior_finer and not self.prior_fraction:
+            raise ValueError(
+                "finer classes are for a prior that learns; give it a fraction of the examples"
             )
         if not self.widths and self.estimator.startswith("reinforce"):
             raise ValueError("reinforce needs hidden layers, got no widths")

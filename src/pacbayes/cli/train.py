@@ -189,6 +189,14 @@ def train(
         Augmentation | None,
         _prior(help="Rotate and shift the images P learns from, or crop and flip them."),
     ] = None,
+    prior_finer: Annotated[
+        bool | None,
+        _prior(
+            "--prior-finer",
+            help="Let P learn finer classes where the data set has them: all ten digits of "
+            "binary-mnist, say.",
+        ),
+    ] = None,
     objective: Annotated[
         Objective | None,
         _objective(
@@ -273,6 +281,7 @@ def train(
             "prior_rate": prior_rate,
             "prior_decay": prior_decay,
             "prior_augmentation": prior_augmentation,
+            "prior_finer": prior_finer,
             "lam": lam,
             "lambda_rate": lambda_rate,
             "epochs": epochs,
@@ -298,8 +307,9 @@ def train(
     }
     dense = network == "dense"
     check_network(network, {**layers, "estimator": estimator, "widths": widths})
-    if dense and prior_decay is not None:
-        raise ValueError("--prior-decay needs --network conv or a module of your own")
+    for option, value in (("--prior-decay", prior_decay), ("--prior-finer", prior_finer)):
+        if dense and value is not None:
+            raise ValueError(f"{option} needs --network conv or a module of your own")
     _check_module(network, activation, protocol)
     table = own.is_table and protocol == "fast"
     _check_effective(changes, objective, learned=bool(changes.get("prior_fraction", table)))
@@ -434,7 +444,7 @@ def _check_module(network: str, activation: str, protocol: str) -> None:
 
 def _check_unlearned(changes: dict[str, Any]) -> None:
     """Refuse the options of a prior that learns where none does."""
-    for name in ("prior_epochs", "prior_rate", "prior_decay", "prior_augmentation"):
+    for name in ("prior_epochs", "prior_rate", "prior_decay", "prior_augmentation", "prior_finer"):
         if name in changes:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} needs a prior that learns; give --prior-fraction too")

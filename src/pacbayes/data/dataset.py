@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DataError",
     "Dataset",
+    "Finer",
     "Floats",
     "Labels",
     "Table",
@@ -56,6 +57,19 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Finer:
+    """Finer classes than the labels, which a prior may learn.
+
+    Attributes:
+        labels: finer class of each training example, (n,).
+        groups: the class that each finer class belongs to.
+    """
+
+    labels: Labels
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A training set, which is also the bound set, and a test set that may be empty.
 
@@ -67,6 +81,7 @@ class Dataset:
         rows: the training examples as they came, if they are rows of a table.
         encoding: how the features were computed from such rows.
         shape: shape of an example before it became a row, such as (channels, height, width).
+        finer: finer classes of the training examples, if they are known.
     """
 
     name: str
@@ -79,6 +94,7 @@ class Dataset:
     rows: Frame | None = None
     encoding: Encoding | None = None
     shape: tuple[int, ...] | None = None
+    finer: Finer | None = None
 
     def __post_init__(self) -> None:
         _check_part(self.x_train, self.y_train, f"{self.name}, training set")
@@ -133,7 +149,9 @@ class Dataset:
     def deduplicated(self) -> Dataset:
         """Return the data set with the first of training examples that are the same."""
         kept = first_of_each(self.x_train, self.y_train)
-        return replace(self, x_train=self.x_train[kept], y_train=self.y_train[kept])
+        finer = self.finer and replace(self.finer, labels=self.finer.labels[kept])
+        x, y = self.x_train[kept], self.y_train[kept]
+        return replace(self, x_train=x, y_train=y, finer=finer)
 
     @property
     def train_sha256(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data import cifar
-from pacbayes.data.dataset import DataError, Dataset, Floats, Labels
+from pacbayes.data.dataset import DataError, Dataset, Finer, Floats, Labels
 from pacbayes.data.idx import FASHION_MNIST, MNIST, Collection, fetch
 from pacbayes.spelling import did_you_mean
 
@@ -43,7 +43,7 @@ class NamedDataset:
 
     def labels(self, y: Labels) -> Labels:
         """Return the class indices that belong to labels 0 to 9."""
-        return (y >= 5).astype(np.int64) if self.binary else y
+        return np.array(_HALF_OF)[y] if self.binary else y
 
 
 def load_named(name: str, folder: Path | None = None) -> Dataset:
@@ -58,6 +58,7 @@ def load_named(name: str, folder: Path | None = None) -> Dataset:
         known.labels(y_test),
         known.classes,
         shape=known.shape,
+        finer=Finer(y_train, _HALF_OF) if known.binary else None,
     )
 
 
@@ -97,6 +98,7 @@ def _read_digits(_: Path | None) -> Arrays:
 
 
 _HALVES = ("0-4", "5-9")
+_HALF_OF = (0,) * 5 + (1,) * 5
 _TEN = tuple(str(digit) for digit in range(10))
 _MNIST = (1, 28, 28)
 _mnist, _fashion = partial(_read_images, MNIST), partial(_read_images, FASHION_MNIST)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from pacbayes.data.tasks import task_of
 from pacbayes.devices import CPU
 from pacbayes.networks.architecture import build_network
+from pacbayes.networks.grouping import grouped
 from pacbayes.networks.modules import Convolutions, OwnModule, Shape, named_function
 from pacbayes.networks.network import Network
 from pacbayes.networks.stochastic import draw_order, stochastic
@@ -77,6 +78,7 @@ class Blueprint:
         architecture: of a module; None for the dense network that the settings describe.
         shape: of an example, which a module is called with.
         code: file with the function of an `OwnModule`.
+        groups: the class of every finer class that a prior learns; empty if it learns the classes.
     """
 
     settings: Settings
@@ -85,6 +87,7 @@ class Blueprint:
     architecture: Convolutions | OwnModule | None = None
     shape: Shape = ()
     code: Path | None = None
+    groups: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, record: RunRecord, code: Path | None) -> Blueprint:
@@ -92,7 +95,8 @@ class Blueprint:
         sizes = record.settings, record.data.features, len(record.data.classes)
         if record.network is None:
             return cls(*sizes)
-        return cls(*sizes, record.network.architecture, record.network.shape, code)
+        network = record.network
+        return cls(*sizes, network.architecture, network.shape, code, network.groups)
 
     def build(self) -> Network:
         """Build the network: its prior drawn from the seed, or still to be learned."""
@@ -132,12 +136,17 @@ class Blueprint:
         own = {f"{start.name}.{kind}" for start in order for kind in _GAUSSIAN}
         outside = {k: tuple(v.shape) for k, v in network.state_dict().items() if k not in own}
         return ModuleRecord(
-            architecture=self.architecture, shape=self.shape, weights=tuple(order), frozen=outside
+            architecture=self.architecture,
+            shape=self.shape,
+            weights=tuple(order),
+            frozen=outside,
+            groups=self.groups,
         )
 
     def _module(self) -> nn.Module:
         """Return a module on rows of features, with its first weights."""
-        seed, outputs = self.settings.seed, task_of(self.classes).outputs
+        seed, classes = self.settings.seed, len(self.groups) or self.classes
+        outputs = task_of(classes).outputs
         if isinstance(self.architecture, OwnModule):
             assert self.code is not None
             module = self.architecture.build(self.shape, outputs, seed, self.code)
@@ -145,16 +154,16 @@ class Blueprint:
             assert self.architecture is not None
             module = self.architecture.build(self.shape, outputs, seed)
         whole = module if len(self.shape) < 2 else nn.Sequential(_unflatten(self.shape), module)
-        self._check_scores(whole, outputs)
+        self._check_scores(whole, outputs, classes)
         return whole
 
     @torch.no_grad()
-    def _check_scores(self, module: nn.Module, outputs: int) -> None:
+    def _check_scores(self, module: nn.Module, outputs: int, classes: int) -> None:
         """Raise ValueError unless the module gives scores to examples."""
         found = copy.deepcopy(module).eval()(self._zeros()).shape
         if tuple(found) != (2, outputs):
             raise ValueError(
-                f"the module must return scores of shape (B, {outputs}) for {self.classes} "
+                f"the module must return scores of shape (B, {outputs}) for {classes} "
                 f"classes, got {tuple(found)} for B = 2"
             )
 
@@ -165,7 +174,7 @@ class Blueprint:
     def _stochastic(self, module: nn.Module) -> Network:
         s = self.settings
         return stochastic(
-            module,
+            grouped(module, self.groups) if self.groups else module,
             scale=s.prior_scale,
             learned_scale=s.learned_scale,
             seed=None if s.prior_fraction else s.seed,

@@ -17,6 +17,7 @@ from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
+from pacbayes.data.tasks import task_of
 from pacbayes.devices import CPU, device_named
 from pacbayes.files import (
     file_sha256,
@@ -51,6 +52,7 @@ _OF_LEARNING = (
     "prior_rate",
     "prior_decay",
     "prior_augmentation",
+    "prior_finer",
 )  # without effect where the prior is data-free
 
 
@@ -183,8 +185,8 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
             f"the prior of {run.folder} is data-free; verify draws it again in any case"
         )
     own = split(len(data.x_train), settings.prior_fraction, settings.seed, data.groups)[0]
-    x, y = (tensor[own].contiguous() for tensor in data.tensors("train"))
     blueprint = run.blueprint
+    x, y = _lesson(data, own, blueprint)
     teacher = blueprint.teacher(x, y)
     for _ in teacher.steps():
         pass
@@ -319,8 +321,22 @@ def _plan(
         blueprint = replace(
             blueprint, architecture=network.architecture, shape=shape, code=network.code
         )
+    if settings.prior_finer:
+        blueprint = replace(blueprint, groups=_groups(data, network))
     plain = data.encoding is None or data.encoding.plain
     return _Plan(record, blueprint, own, bound, plain)
+
+
+def _groups(data: Dataset, network: Choice | None) -> tuple[int, ...]:
+    """Return the class of every finer class; raise DataError if a prior cannot learn them."""
+    if network is None:
+        raise DataError("finer classes need a network other than dense, such as --network conv")
+    if data.finer is None:
+        raise DataError(
+            f"{data.name} has no finer classes than {', '.join(data.classes[:5])}; leave out "
+            "--prior-finer, or prior_finer="
+        )
+    return data.finer.groups
 
 
 def check_groups(count: int) -> int:
@@ -341,7 +357,8 @@ def _teacher(
     folder: Path, settings: Settings, data: Dataset, plan: _Plan, device: torch.device
 ) -> Teacher | PlainTraining:
     """Return the prior's training, restored from its checkpoint if there is one."""
-    x, y = (tensor[plan.own].contiguous().to(device) for tensor in data.tensors("train"))
+    assert plan.own is not None
+    x, y = (tensor.to(device) for tensor in _lesson(data, plan.own, plan.blueprint))
     teacher = plan.blueprint.teacher(x, y)
     path = folder / _LEARNING
     if path.exists():
@@ -353,6 +370,17 @@ def _teacher(
             )
         restore(teacher, path, tensors, record)
     return teacher
+
+
+def _lesson(
+    data: Dataset, own: Tensor | NDArray[np.int64], blueprint: Blueprint
+) -> tuple[Tensor, Tensor]:
+    """Return the examples that a prior learns from, with their classes or finer classes."""
+    x, y = data.tensors("train")
+    if blueprint.groups:
+        assert data.finer is not None
+        y = task_of(len(blueprint.groups)).encode(torch.from_numpy(data.finer.labels))
+    return x[own].contiguous(), y[own].contiguous()
 
 
 def _difference(have: BaseModel, want: BaseModel, aside: Sequence[str] = ()) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pacbayes.certificates.explanation import layer_of
 from pacbayes.data import DataSource
@@ -42,6 +42,8 @@ class ModuleRecord(BaseModel):
         shape: of an example, which the module is called with.
         weights: the Gaussians of Q, in the order in which a data-free prior is drawn.
         frozen: shapes of the tensors outside Q, by name; their values are saved with the prior.
+        groups: the class of every finer class that the module has scores of; empty if it has
+            scores of the classes themselves.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +52,7 @@ class ModuleRecord(BaseModel):
     shape: tuple[int, ...]
     weights: tuple[Start, ...] = ()
     frozen: dict[str, tuple[int, ...]] = {}
+    groups: tuple[int, ...] = ()
 
 
 class RunRecord(BaseModel):
@@ -63,6 +66,13 @@ class RunRecord(BaseModel):
     network: ModuleRecord | None = None  # None: dense, as the settings say
     prior_sha256: str
     versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _groups_are_classes(self) -> RunRecord:
+        groups = () if self.network is None else self.network.groups
+        if groups and set(groups) != set(range(len(self.data.classes))):
+            raise ValueError(f"groups of finer classes must be all the classes, got {groups}")
+        return self
 
     @property
     def layer_names(self) -> dict[str, str]:
