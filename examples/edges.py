@@ -1,7 +1,6 @@
 """Dense layers on fixed edge features of images, for a data-free prior.
 
-    pacbayes train --dataset binary-mnist --network examples/edges.py:build --learning-rate 0.03 \
-        --out runs/edges
+    pacbayes train --dataset binary-mnist --network examples/edges.py:build --out runs/edges
     pacbayes certify runs/edges
 
 The features say how strong the edges of every orientation are in every part of an image (compare

@@ -48,6 +48,28 @@ def test_a_vertical_edge_excites_the_filter_across_it():
     assert answer[4] == 0  # θ = π: the other way round
 
 
+@pytest.mark.parametrize(("shape", "features"), [((1, 12, 12), 392), ((3, 12, 12), 24 * 16 + 48)])
+def test_edges_of_a_grid_are_fixed_and_hold_colours(shape, features):
+    network = blueprint("edges.py", shape).build()
+    assert {name.split(".")[-1] for name in gaussians(network)} == {"weight", "bias"}
+    edges = network.body.module[1][0]
+    flat = edges(torch.full((1, *shape), 0.7)).flatten()
+    assert len(flat) == features
+    colours = torch.zeros(0) if shape[0] == 1 else torch.tensor([2.1] * 16 + [0.0] * 32)
+    want = torch.cat([torch.zeros(features - len(colours)), colours])
+    assert torch.allclose(flat, want, rtol=0, atol=1e-5)
+
+
+def test_the_edges_of_a_step_are_in_its_part_of_the_grid():
+    network = blueprint("edges.py", (1, 12, 12)).build()
+    x = torch.zeros(1, 1, 12, 12)
+    x[..., 6:] = 1.0
+    answer = network.body.module[1][0](x).view(8, 7, 7)
+    assert answer.amax((1, 2)).argmax() == 0
+    assert answer[0].amax(0).argmax() == 3
+    assert answer[4].max() == 0
+
+
 def test_the_residual_network_is_folded_into_a_prior():
     network = blueprint("residual.py", (3, 16, 16), prior_fraction=0.5).build()
     assert not any("norm" in name for name in gaussians(network))

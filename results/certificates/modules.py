@@ -31,8 +31,21 @@ class Row(NamedTuple):
 _EDGES = "fixed edge filters, one convolution"
 _DEEP = "five convolutions, batch norm"
 _IMAGES, _CROPS = "--prior-augmentation images", "--prior-augmentation crops"
-_ORIENTED = "--network examples/oriented.py:build --epochs 30"
+_SEVEN = (
+    "--network conv --channels 24,32,48,48,64,64,64 --strides 1,2,1,1,2,1,1 --prior-fraction 0.7 "
+    f"--prior-epochs 40 --prior-rate 0.005 --prior-decay 0.05 --batch-size 128 {_IMAGES}"
+)
+_ORIENTED = "--network examples/oriented.py:build"
+_POOLED = "--network examples/edges.py:build"
+_TWO = "two convolutions"
 ROWS = {
+    "binary-conv": Row(
+        "--network conv", "", "binary MNIST", _TWO, "data-free", "paper, dense 15.5 %"
+    ),
+    "ten-conv": Row(
+        *("--dataset mnist --network conv", "", "MNIST, ten classes", _TWO, "data-free"),
+        "Lotfi et al. 2022, compression 11.6 %",
+    ),
     "binary-oriented": Row(
         *(_ORIENTED, "--priors 8"),
         *("binary MNIST", _EDGES, "data-free", "paper, dense 15.5 %"),
@@ -49,13 +62,27 @@ ROWS = {
             "García-Pérez et al. 2025 34.2 %",
         ),
     ),
-    "cifar-oriented": Row(
-        *("--dataset cifar-10 --network examples/oriented.py:build --epochs 10", "--seconds 60"),
-        *("CIFAR-10", _EDGES, "data-free", "–"),
+    "binary-edges": Row(
+        *(_POOLED, "--priors 16"),
+        *("binary MNIST", "fixed edge features, 100 relu units", "data-free", "–"),
+    ),
+    "cifar-edges": Row(
+        *("--dataset cifar-10 " + _POOLED, "--priors 16"),
+        *("CIFAR-10", "fixed edges and colours, 50 relu units", "data-free", "–"),
+    ),
+    "binary-conv-learned": Row(
+        f"{_SEVEN} --prior-finer",
+        *("", "binary MNIST", "seven convolutions, batch norm", "learned", "–"),
     ),
     "ten-conv-learned": Row(
-        f"--dataset mnist --network conv --prior-fraction 0.65 --prior-epochs 25 {_IMAGES}",
-        *("", "MNIST, ten classes", _DEEP, "learned", "PAC-Bayes with Backprop 1.55 %"),
+        f"--dataset mnist {_SEVEN}",
+        *(
+            "",
+            "MNIST, ten classes",
+            "seven convolutions, batch norm",
+            "learned",
+            "PAC-Bayes with Backprop 1.55 %",
+        ),
     ),
     "fashion-conv-learned": Row(
         f"--dataset fashion-mnist --network conv --prior-fraction 0.7 --prior-epochs 12 {_CROPS}",

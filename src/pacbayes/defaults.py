@@ -87,7 +87,7 @@ def for_module(n: int, given: Mapping[str, Any]) -> dict[str, Any]:
 
 _DATA_FREE_MODULE: dict[str, Any] = {
     "epochs": 30,
-    "learning_rate": 0.01,
+    "learning_rate": 0.03,
     "samples": 1,
     "evaluation_samples": 1,
     "kl_warmup": 0.1,

@@ -36,7 +36,7 @@ def test_a_created_run_trains_and_is_certified(images, tmp_path):
         run, run.load_network(), data, delta=0.05, bound="small-kl", samples=2
     )
     assert certificate.n == 80
-    assert (run.settings.epochs, run.settings.learning_rate, run.settings.samples) == (1, 0.01, 1)
+    assert (run.settings.epochs, run.settings.learning_rate, run.settings.samples) == (1, 0.03, 1)
     assert run.record.network.architecture == ONE
     assert run.record.network.shape == (1, 4, 4)
     assert Run.create(str(tmp_path / "run"), ONE, str(images), run.settings) == open_run(run.folder)
