@@ -220,6 +220,13 @@ def test_train_refuses_a_missing_device_before_it_reads_data(run_cli, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_certify_refuses_a_missing_device(run_cli, tmp_path):
+    code, _, err = run_cli("certify", tmp_path, "--device", "cuda")
+    assert code == 2
+    assert "device cuda is not available on this machine, which has" in err
+
+
 def test_versions_name_a_device_other_than_the_cpu():
     assert "device" not in versions()
     assert versions(torch.device("mps"))["device"] == "mps"

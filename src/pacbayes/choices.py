@@ -15,6 +15,7 @@ __all__ = [
     "Model",
     "MonteCarlo",
     "Objective",
+    "Precision",
     "Predictor",
     "Protocol",
 ]
@@ -34,6 +35,7 @@ Estimator = Literal[
 Format = Literal["onnx", "torch"]
 Model = Literal["network", "boosting", "forest", "linear", "best"]
 Objective = Literal["fix-lambda", "optim-lambda", "small-kl"]
+Precision = Literal["float32", "bfloat16"]
 Protocol = Literal["fast", "paper"]
 MonteCarlo = Literal["kl-chernoff", "stratified-bernstein"]
 

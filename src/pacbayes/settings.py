@@ -7,7 +7,15 @@ from typing import Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pacbayes import paper
-from pacbayes.choices import Activation, Augmentation, Engine, Estimator, Objective, Protocol
+from pacbayes.choices import (
+    Activation,
+    Augmentation,
+    Engine,
+    Estimator,
+    Objective,
+    Precision,
+    Protocol,
+)
 from pacbayes.defaults import batch_size
 
 __all__ = ["MOST_EPOCHS", "Settings"]
@@ -34,6 +42,7 @@ class Settings(BaseModel):
     prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     prior_decay: float = Field(0.0, ge=0, le=1)  # weight decay of a module that is a prior
     prior_augmentation: Augmentation = "none"
+    prior_precision: Precision = "float32"  # of products when a module that is a prior learns
     prior_finer: bool = False  # the prior learns finer classes, which the labels are groups of
     objective: Objective = "fix-lambda"
     lam: float | None = Field(

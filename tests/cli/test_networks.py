@@ -46,6 +46,22 @@ def test_convolutions_from_training_to_predictions(tmp_path):
     assert saved["strides"] == [1, 2]
 
 
+def test_options_of_learning_need_a_prior_that_learns_also_on_tables(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("a,b,y\n" + "1,2,no\n2,1,yes\n" * 20)
+    with pytest.raises(ValueError, match="--prior-epochs needs a prior that learns"):
+        file = tmp_path / "mine.py"
+        file.write_text(OWN)
+        more = ("--dataset", table, "--network", f"{file}:build", "--prior-epochs", 2)
+        call("train", *more, "--out", tmp_path / "run")
+
+
+@pytest.mark.parametrize("option", [("--prior-precision", "bfloat16"), ("--prior-finer",)])
+def test_dense_networks_refuse_what_modules_learn_with(tmp_path, option):
+    with pytest.raises(ValueError, match=f"{option[0]} needs --network conv"):
+        call("train", "--prior-fraction", 0.5, *option, "--out", tmp_path / "run")
+
+
 def test_the_time_for_draws_can_be_given(tmp_path):
     train(tmp_path / "run", "--network", "conv", *QUICK)
     found = json.loads(call("certify", tmp_path / "run", "--seconds", 1, "--json"))

@@ -79,6 +79,16 @@ def stop_after(epochs, run_to_end):
     return run
 
 
+def test_products_in_bfloat16_train_weights_in_float32():
+    x, y = examples(400, 0)
+    narrow = learn_prior(module(), x, y, epochs=10, batch_size=32, precision="bfloat16")
+    assert {p.dtype for p in narrow.parameters()} == {torch.float32}
+    plain = learn_prior(module(), x, y, epochs=10, batch_size=32)
+    assert not torch.equal(narrow[1].weight, plain[1].weight)
+    unseen, label = examples(300, 1)
+    assert (narrow(unseen).squeeze(1) * label <= 0).float().mean() < 0.1
+
+
 def test_examples_are_augmented_until_shortly_before_the_end():
     x = torch.zeros(2, 3)
     shown = [learning.augmented(x, shifted, 0, epoch, 100) for epoch in (0, 1, 96, 97, 99)]

@@ -14,6 +14,7 @@ from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.cli.options import (
     AsJson,
     DataFile,
+    OnDevice,
     RunFolder,
     TestFile,
     Threads,
@@ -85,6 +86,7 @@ def certify(
     ] = False,
     data: DataFile = None,
     test_data: TestFile = None,
+    device: OnDevice = "cpu",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -108,12 +110,15 @@ def certify(
     from pacbayes import runs
     from pacbayes.cli import console, progress
     from pacbayes.cli.predict import printable
+    from pacbayes.devices import CPU, device_named
 
+    place = device_named(device)
     opened = runs.open_run(run)
     one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
     usual = "small-kl" if opened.record.data.source.group is None else "disintegrated"
     theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
-    network, examples = opened.load_network(), opened.load_data(data, test_data)
+    network = opened.load_network().to(place)
+    examples = opened.load_data(data, test_data)
     issue = runs.certify_classes if per_class else runs.certify_run
     drawing = {"follow": progress.blocks} | given({"seconds": seconds})
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
@@ -129,7 +134,7 @@ def certify(
             priors=_tried(priors, len(opened.settings.prior_scales)),
             **drawing,
         )
-        errors = runs.test_errors(opened, network, examples)
+        errors = runs.test_errors(opened, network.to(CPU), examples)
     if as_json:
         print(json.dumps(_as_json(issued, errors)))
         return

@@ -18,6 +18,7 @@ from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
 from pacbayes.data.tasks import task_of
+from pacbayes.defaults import OF_LEARNING
 from pacbayes.devices import CPU, device_named
 from pacbayes.files import (
     file_sha256,
@@ -47,13 +48,6 @@ __all__ = ["learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
 
 _LEARNING = "learning.safetensors"
 _CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE, CODE)
-_OF_LEARNING = (
-    "prior_epochs",
-    "prior_rate",
-    "prior_decay",
-    "prior_augmentation",
-    "prior_finer",
-)  # without effect where the prior is data-free
 
 
 @dataclass(frozen=True)
@@ -236,7 +230,7 @@ def _created(
 def _reopened(folder: Path, settings: Settings, plan: _Plan) -> Run:
     run = open_run(folder)
     (folder / _LEARNING).unlink(missing_ok=True)  # a kill may have left it
-    idle = () if settings.prior_fraction else _OF_LEARNING
+    idle = () if settings.prior_fraction else OF_LEARNING
     have, want = (_located(record, folder) for record in (run.record.data, plan.record))
     newer = ["names", "remarks", "label"]  # older runs have none
     if have.features_sha256 is None and plan.plain:

@@ -22,7 +22,7 @@ from pacbayes.certificates.remarks import above_constant
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
-from pacbayes.devices import CPU, device_named
+from pacbayes.devices import CPU, device_named, device_of
 from pacbayes.files import (
     exclusive,
     file_sha256,
@@ -182,6 +182,8 @@ class _Issuer:
 
     def issue(self, delta: float, x: Tensor, y: Tensor) -> tuple[Certificate, Weights | None]:
         """Return the certificate, and the weights of a network that was drawn for it."""
+        place = device_of(self.network)
+        x, y = x.to(place), y.to(place)
         given: dict[str, Any] = {
             "delta": delta,
             "priors": self.priors or max(1, len(self.run.settings.prior_scales)),
@@ -229,7 +231,8 @@ def _guess(run: Run, network: Network, data: Dataset) -> float | None:
     if not s.prior_fraction:
         return None
     own = split(len(data.x_train), s.prior_fraction, s.seed, data.groups)[0]
-    x, y = (tensor[own] for tensor in data.tensors("train"))
+    place = device_of(network)
+    x, y = (tensor[own].to(place) for tensor in data.tensors("train"))
     return prior_error(network, x, y)
 
 

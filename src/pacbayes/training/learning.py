@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 from torch.nn.modules.dropout import _DropoutNd
 
-from pacbayes.choices import Augmentation
+from pacbayes.choices import Augmentation, Precision
 from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
 from pacbayes.data.checks import check_examples
 from pacbayes.data.tasks import Task, task_of
@@ -107,9 +107,12 @@ class PlainTraining(Loop):
 
     def _scores(self, x: Tensor) -> Tensor:
         """Return the module's scores; its dropout draws from the run's generators."""
-        with redirected():
+        narrow = torch.autocast(
+            x.device.type, torch.bfloat16, enabled=self.settings.prior_precision == "bfloat16"
+        )
+        with redirected(), narrow:
             z = self.model(x)
-        return self.task.scores(z)
+        return self.task.scores(z.float() if z.dtype == torch.bfloat16 else z)
 
     @torch.no_grad()
     def _decay(self, rate: float) -> None:
@@ -148,6 +151,7 @@ def learn_prior(
     batch_size: int | None = None,
     decay: float = 0.0,
     augment: Augment | None = None,
+    precision: Precision = "float32",
     seed: int = 0,
     fold: bool = True,
     checkpoint: Path | None = None,
@@ -165,6 +169,7 @@ def learn_prior(
         decay: weight decay, decoupled as in AdamW; biases and norms have none.
         augment: function of examples and a generator, such as `moved_images`; the generator is the
             CPU's, so that every device sees the same images.
+        precision: of products in training; the weights and the result are float32 in any case.
         seed: of batches and augmentation; the module's weights are a start, as they are.
         fold: False leaves batch norm, with its statistics frozen.
         checkpoint: file to resume from, and to save to along the way.
@@ -178,6 +183,7 @@ def learn_prior(
         learning_rate=learning_rate,
         batch_size=batch_size,
         prior_decay=decay,
+        prior_precision=precision,
         evaluate_every=epochs,
         seed=stream(seed, "prior training") >> 1,
     )
