@@ -47,12 +47,11 @@ def test_convolutions_from_training_to_predictions(tmp_path):
 
 
 def test_options_of_learning_need_a_prior_that_learns_also_on_tables(tmp_path):
-    table = tmp_path / "table.csv"
+    table, file = tmp_path / "table.csv", tmp_path / "mine.py"
     table.write_text("a,b,y\n" + "1,2,no\n2,1,yes\n" * 20)
+    file.write_text(OWN)
+    more = ("--dataset", table, "--network", f"{file}:build", "--prior-epochs", 2)
     with pytest.raises(ValueError, match="--prior-epochs needs a prior that learns"):
-        file = tmp_path / "mine.py"
-        file.write_text(OWN)
-        more = ("--dataset", table, "--network", f"{file}:build", "--prior-epochs", 2)
         call("train", *more, "--out", tmp_path / "run")
 
 
