@@ -1,6 +1,9 @@
 """PACBayesClassifier with convolutions and with modules of one's own."""
 
+import json
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -74,6 +77,33 @@ def test_it_is_cloned_shown_and_pickled(conv, images):
     assert again.set_params(network=None).network is None
     loaded = pickle.loads(pickle.dumps(conv))
     np.testing.assert_array_equal(loaded.predict(images[0]), conv.predict(images[0]))
+
+
+def test_classes_of_ones_own_travel_to_another_process(images, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from torch import nn\n"
+        "class Mine(nn.Module):\n"
+        "    def __init__(self, outputs):\n"
+        "        super().__init__()\n"
+        "        self.fc = nn.Linear(20, outputs)\n"
+        "    def forward(self, x):\n"
+        "        return self.fc(x.flatten(1).relu())\n"
+        "def build(shape, outputs):\n"
+        "    return Mine(outputs)\n"
+    )
+    model = PACBayesClassifier(network=f"{file}:build", **QUICK)
+    model.fit(*images)
+    carried = pickle.dumps(model)
+    np.save(tmp_path / "x.npy", images[0][:20])
+    (tmp_path / "model").write_bytes(carried)
+    file.unlink()
+    code = "import pickle, numpy; m = pickle.load(open('model', 'rb'))\n"
+    code += "print(m.predict(numpy.load('x.npy')).tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == model.predict(images[0][:20]).tolist()
 
 
 @pytest.mark.parametrize("network", [SMALL, build], ids=["conv", "own"])

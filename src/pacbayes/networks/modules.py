@@ -153,11 +153,16 @@ class OwnModule(BaseModel):
         """The network in a few words."""
         return f"{self.file}:{self.function}"
 
-    def build(self, shape: Shape, outputs: int, seed: int, path: Path) -> nn.Module:
-        """Run the code and build the module; refuse a file that is not the recorded one."""
+    def read(self, path: Path) -> bytes:
+        """Return the code; raise ValueError if the file is not the recorded one."""
         code = _read(path)
         if _sha256(code) != self.sha256:
             raise ValueError(f"{path} is not the file that the network was built from")
+        return code
+
+    def build(self, shape: Shape, outputs: int, seed: int, path: Path) -> nn.Module:
+        """Run the code and build the module; refuse a file that is not the recorded one."""
+        code = self.read(path)
         with _first_weights(seed):
             module = self._function(code, path)(shape, outputs)
         if not isinstance(module, nn.Module):

@@ -25,6 +25,7 @@ from pacbayes.networks.keys import draws_key
 from pacbayes.networks.predictors import Decisions, decide
 from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
+from pacbayes.sklearn.carrying import carried, restored
 from pacbayes.sklearn.certifying import certificate_or_warning
 from pacbayes.sklearn.images import blueprint_of, choice_of, flat, shape_of
 from pacbayes.sklearn.learning import learn_prior, train_posterior
@@ -172,6 +173,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         refuse_batch_effects(self.preprocessing_, X)
         verbose = bool(self.verbose)
         blueprint = blueprint_of(settings, x.shape[1], k, self._choice, self._shape)
+        self._blueprint = blueprint
         network = learn_prior(x[own], labels[own], blueprint, verbose=verbose)
         trainer = train_posterior(network, x[bound], labels[bound], settings, verbose=verbose)
         self.history_, self.n_iter_ = trainer.history, trainer.epoch
@@ -225,6 +227,12 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._decide(self._checked(X), Predictor(self.predictor_))
         labels: Array = self.classes_[chosen.index.numpy()]
         return labels
+
+    def __getstate__(self) -> dict[str, Any]:
+        return carried(super().__getstate__())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(restored(state))
 
     def save(self, folder: str | Path, X: Any, y: Any, *, data: bool = True) -> None:
         """Write a run folder, which `pacbayes.load` and all commands take.

@@ -9,7 +9,7 @@ import torch
 
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.preprocessing import Standardiser
-from pacbayes.networks.architecture import build_network
+from pacbayes.runs.blueprint import Blueprint
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Evaluation
 
@@ -59,7 +59,8 @@ def unpacked(state: dict[str, Any]) -> PACBayesClassifier:
     model._settings = Settings.model_validate_json(state["settings"])
     weights = {name: torch.from_numpy(array) for name, array in state["network"].items()}
     inputs = next(w.shape[1] for name, w in weights.items() if name.endswith(".weight.mean"))
-    network = build_network(model._settings, inputs, len(model.classes_)).double().eval()
+    model._blueprint = Blueprint(model._settings, inputs, len(model.classes_))
+    network = model._blueprint.build().double().eval()
     network.load_state_dict(weights)
     model.network_ = network
     model.weights_ = {name: torch.from_numpy(array) for name, array in state["weights"].items()}

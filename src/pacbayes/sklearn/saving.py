@@ -221,7 +221,7 @@ def _restored(run: Run, network: Network, state: dict[str, Any]) -> PACBayesClas
 
     model = PACBayesClassifier(**state["parameters"])
     model.widths = tuple(model.widths)
-    model._choice, model._shape = _choice(run), None
+    model._choice, model._shape, model._blueprint = _choice(run), None, run.blueprint
     if model.image_shape is not None:
         model.image_shape = model._shape = tuple(model.image_shape)
     if isinstance(model.network, dict):
