@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from pacbayes.bounds import percent_up
-from pacbayes.report import report, run_page
+from pacbayes.report import report, run_page, votes
 from pacbayes.report.contents import collect
 from pacbayes.report.reading import read_certificate
 from pacbayes.report.sections.certificates import pieces
@@ -155,7 +155,7 @@ def test_the_same_run_gives_the_same_bytes(made, tmp_path):
 
 def test_without_a_test_set_training_examples_are_labelled_as_such(uncertified, read):
     text = read(run_page(collect(uncertified))).all("main")[0]["text"]
-    assert "There is no test set, so training examples are used" in text
+    assert "so they are among the 120 training examples in the bound set." in text
     assert "the error on training examples is optimistic" in text
     assert "test examples" not in text
     assert "test error" not in text
@@ -163,6 +163,14 @@ def test_without_a_test_set_training_examples_are_labelled_as_such(uncertified, 
     assert f"pacbayes certify {uncertified.folder}" in text
     assert "pacbayes verify" not in text
     assert "No certificate covers them" in text
+
+
+def test_a_sample_of_the_training_examples_is_named_as_one(uncertified, read, monkeypatch):
+    monkeypatch.setattr(votes, "_VOTED_ON", 30)
+    text = read(run_page(collect(uncertified))).all("main")[0]["text"]
+    sample = "30 training examples, drawn at random from the 120 in the bound set."
+    assert f"so they are among {sample}" in text
+    assert f"% of {sample} There is no test set; the error on training examples" in text
 
 
 def test_a_failed_verification_is_shown(copied, read):

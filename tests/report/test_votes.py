@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from pacbayes.report import votes
 from pacbayes.report.sections.votes import picture
 from pacbayes.report.votes import analyse_votes, confusion, coverage, image_of
 
@@ -44,12 +45,36 @@ def test_confusion_counts_labels_in_rows():
 
 
 def test_votes_are_those_of_the_test_error(made, contents):
-    votes = contents.votes
+    found = contents.votes
     test = json.loads((made.folder / "test.json").read_text())
-    assert (votes.part, votes.n) == ("test", 20)
-    assert votes.error == test["vote"] == votes.curve[-1].error
-    right = sum(votes.confusion[i][i] for i in range(2))
-    assert votes.error == pytest.approx(1 - right / 20)
+    assert (found.part, found.n, found.size) == ("test", 20, 20)
+    assert found.error == test["vote"] == found.curve[-1].error
+    right = sum(found.confusion[i][i] for i in range(2))
+    assert found.error == pytest.approx(1 - right / 20)
+
+
+def test_an_example_of_a_sample_has_the_vote_that_it_has_among_all(uncertified, monkeypatch):
+    network, data = uncertified.load_network(), uncertified.load_data()
+    monkeypatch.setattr(votes, "_SHOWN", 120)
+    whole = analyse_votes(uncertified, network, data)
+    assert (whole.n, whole.size) == (120, 120)
+    by_number = {d.number: d for d in whole.doubtful}
+    for d in whole.doubtful:
+        assert d.features == tuple(data.x_train[d.number].tolist())
+    monkeypatch.setattr(votes, "_VOTED_ON", 50)
+    sample = analyse_votes(uncertified, network, data)
+    assert (sample.part, sample.n, sample.size) == ("training", 50, 120)
+    assert all(by_number[d.number] == d for d in sample.doubtful)
+    assert len({d.number for d in sample.doubtful}) == 50
+    assert sample.error == np.mean([d.first != d.label for d in sample.doubtful])
+    assert sum(map(sum, sample.confusion)) == 50
+    assert (sample.range, sample.image) == (whole.range, whole.image)
+    assert sample == analyse_votes(uncertified, network, data)
+
+
+def test_a_test_set_is_voted_on_as_a_whole(made, contents, monkeypatch):
+    monkeypatch.setattr(votes, "_VOTED_ON", 5)
+    assert analyse_votes(made, made.load_network(), made.load_data()) == contents.votes
 
 
 def test_the_least_certain_examples_come_first(contents):
@@ -68,8 +93,8 @@ def test_only_large_squares_without_negative_values_are_images(contents, images)
     assert image_of(np.ones((2, 64)), None) == (1, 8, 8)
     assert image_of(-np.ones((2, 64)), None) is None
     assert image_of(np.ones((2, 49)), None) is None
-    votes = analyse_votes(images, images.load_network(), images.load_data())
-    assert votes.image == (1, 8, 8)
+    found = analyse_votes(images, images.load_network(), images.load_data())
+    assert found.image == (1, 8, 8)
 
 
 def test_images_of_a_known_shape_have_one_channel_or_three():

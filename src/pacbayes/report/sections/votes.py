@@ -16,17 +16,16 @@ from pacbayes.report.votes import Coverage, DoubtfulExample, Image, Votes
 __all__ = ["doubtful_section", "errors_section", "picture"]
 
 _FEATURES = 8  # shown of an example that is not an image
-_EXAMPLES = {
-    "test": "test examples.",
-    "training": "training examples in the bound set. There is no test set; the error on training "
-    "examples is optimistic.",
-}
 _FRACTIONS = (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5)
 
 
 def doubtful_section(contents: RunContents) -> Section:
     votes = contents.votes
-    missing = "" if votes.part == "test" else "There is no test set, so training examples are used."
+    missing = (
+        ""
+        if votes.part == "test"
+        else f"There is no test set, so they are among {_examples(votes)}."
+    )
     text = (
         f"The {votes.part} examples whose two leading classes are closest, in a vote of "
         f"{votes.draws} networks drawn from Q. Percentages are mean probabilities of a class over "
@@ -34,6 +33,15 @@ def doubtful_section(contents: RunContents) -> Section:
     )
     shown = _features(votes) if votes.image is None else _images(votes, votes.image)
     return Section("doubtful", "Least certain examples", join(element("p", text, missing), shown))
+
+
+def _examples(votes: Votes) -> str:
+    """Return how many examples were voted on, and from where."""
+    if votes.part == "test":
+        return f"the {votes.n} test examples"
+    if votes.n == votes.size:
+        return f"the {votes.n} training examples in the bound set"
+    return f"{votes.n} training examples, drawn at random from the {votes.size} in the bound set"
 
 
 def _images(votes: Votes, image: Image) -> Html:
@@ -106,8 +114,10 @@ def errors_section(contents: RunContents) -> Section:
     votes = contents.votes
     text = (
         f"The majority vote of {votes.draws} networks misclassifies {100 * votes.error:.2f} % of "
-        f"the {votes.n} {_EXAMPLES[votes.part]} "
+        f"{_examples(votes)}. "
     )
+    if votes.part == "training":
+        text += "There is no test set; the error on training examples is optimistic. "
     warning = "This section contains measurements. No certificate covers them."
     body = join(
         element("p", text, element("strong", warning)),
