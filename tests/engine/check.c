@@ -119,6 +119,29 @@ static void check_adam(setting *s, engine *e) {
     free(moment1), free(moment2);
 }
 
+/* Two steps in one call, of which a bad one is not counted. */
+static void check_training(setting *s, engine *e) {
+    static const int64_t index[EXAMPLES] = {4, 0, 2, 2, 1}, bad[EXAMPLES] = {4, 0, 2, EXAMPLES, 1};
+    static const int32_t counts[] = {3, 2};
+    static const double rates[] = {0.1, 0.2}, coefficients[] = {0, 0.5};
+    size_t width = (size_t)s->shape->widths[1];
+    float *moment1 = numbers(width, 1, 0, 0), *moment2 = numbers(width, 1, 0, 0), log_scale = 0;
+    pb_tensor tensor = {s->parameters[1], s->gradients[1],  moment1,       moment2,
+                        s->parameters[1], &log_scale,       (int64_t)width};
+    double losses[2] = {-1, -1};
+    pb_training job = {.first = step_of(s, index, 0),
+                       .adam = {&tensor, 1, 0, 0, 0.9, 0.999, 1e-8, 1, s->threads},
+                       .counts = counts,
+                       .rates = rates,
+                       .coefficients = coefficients,
+                       .losses = losses,
+                       .steps = 2};
+    REQUIRE(pb_train(e, &job) == DONE && job.done == 2 && losses[1] > -1);
+    job.first.index = bad;
+    REQUIRE(pb_train(e, &job) == BAD_INDEX && job.done == 1);
+    free(moment1), free(moment2);
+}
+
 /* Whatever allocation fails, the engine says so, and the same engine works afterwards. */
 static void check_failures(setting *s) {
     static const int64_t index[EXAMPLES] = {4, 0, 2, 2, 1};
@@ -197,6 +220,7 @@ static void check(setting *s) {
     REQUIRE(e);
     check_steps(s, e);
     check_adam(s, e);
+    check_training(s, e);
     pb_close(e);
     if (s->samples == 2 && s->shape->fail) check_failures(s);
     if (s->estimator == MARGINAL && s->samples < 100) check_evaluation(s);

@@ -14,7 +14,7 @@ from pacbayes import dense_network
 from pacbayes.baselines import pbgnet
 from pacbayes.engine import interface
 from pacbayes.engine import library as module
-from pacbayes.engine.interface import AdamTensor, Evaluation, Step, Update
+from pacbayes.engine.interface import AdamTensor, Evaluation, Step, Training, Update
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine
 
@@ -150,6 +150,7 @@ def test_structures_and_numbers_are_those_of_the_header(tmp_path):
         "pb_step": Step,
         "pb_tensor": AdamTensor,
         "pb_update": Update,
+        "pb_training": Training,
         "pb_evaluation": Evaluation,
     }
     names = [(s, field) for s, mirror in structures.items() for field, _ in mirror._fields_]

@@ -220,6 +220,59 @@ def test_a_step_of_adam_is_torchs_on_the_risk_plus_the_kl(learned_scale, threads
             )
 
 
+KINDS = [  # activation, estimator, learned scales, classes, log loss
+    ("relu", "marginal", True, 2, False),
+    ("relu", "marginal", False, 2, True),
+    ("sigmoid", "marginal", True, 3, False),
+    ("sign", "leave-one-out", False, 2, True),
+    ("relu", "reinforce", False, 2, False),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_of_one_call_have_the_bits_of_single_steps(kind):
+    activation, estimator, learned, classes, log_loss = kind
+    drawn = estimator == "reinforce"
+    rule = "marginal" if drawn else estimator
+    options = {"classes": classes, "estimator": rule, "learned_scale": learned}
+    single = dense_network(5, (7, 4), activation, **options)
+    at_once = copy.deepcopy(single)
+    x, y, _ = toy(n=60)
+    y = y if classes == 2 else torch.arange(60) % classes
+    batches = list(torch.randperm(60, generator=torch.Generator().manual_seed(2)).split(25))
+    rates, coefficients = [0.1, 0.02, 0.3], [0.0, 0.5, 0.01]
+    engine, adam = NativeEngine(single, 3, reinforce=drawn), torch.optim.Adam(single.parameters())
+    losses = []
+    for n, index in enumerate(batches):
+        losses.append(engine.loss_and_grad(x, y, index, 3, 8 + n, log_loss=log_loss))
+        adam.param_groups[0]["lr"] = rates[n]
+        engine.adam_step(adam, coefficients[n])
+    other = NativeEngine(at_once, 3, reinforce=drawn)
+    others = torch.optim.Adam(at_once.parameters())
+    steps = (batches, 3, 8, others, rates, coefficients)
+    assert other.train(x, y, *steps, log_loss=log_loss) == losses
+    for p, q in zip(single.parameters(), at_once.parameters(), strict=True):
+        assert torch.equal(p, q)
+        assert torch.equal(p.grad, q.grad)
+        for name, slot in adam.state[p].items():
+            assert torch.equal(slot, others.state[q][name])
+    assert not torch.equal(single.layer.bias.mean, dense_network(5, (7, 4)).layer.bias.mean)
+
+
+def test_a_step_that_fails_ends_a_call_and_those_before_it_count():
+    network, (x, y, index) = network_of("relu"), toy()
+    native, adam = NativeEngine(network, 2), torch.optim.Adam(network.parameters())
+    steps = ([index, index + 1, index], 1, 1, adam, [0.1] * 3, [0.1] * 3)
+    with pytest.raises(ValueError, match="between 0 and 4, got values from 0 to 5"):
+        native.train(x, y, *steps)
+    assert {int(slot["step"]) for slot in adam.state.values()} == {1}
+
+
+def test_a_call_makes_many_steps_of_a_small_network_and_one_of_a_large_one():
+    assert NativeEngine(dense_network(10, (100,)), 4).at_once(152) > 100
+    assert NativeEngine(dense_network(784, (100, 100, 100)), 100).at_once(256) == 1
+
+
 def test_denormal_numbers_are_flushed_inside_and_nowhere_else():
     network = network_of("relu")
     adam = torch.optim.Adam(network.parameters())

@@ -90,8 +90,8 @@ def test_the_callers_random_numbers_neither_change_nor_are_changed():
     expected = torch.rand(5)
     torch.manual_seed(9)
     disturbed, drawn = trainer(), []
-    for i, _ in enumerate(disturbed.steps()):
-        if i % 5 == 0 and len(drawn) < 5:
+    for _ in disturbed.steps():
+        if len(drawn) < 5:
             drawn.append(torch.rand(1))
     assert torch.equal(torch.cat(drawn), expected)
     assert same(disturbed, finish(trainer()))
@@ -224,7 +224,7 @@ def test_steps_that_cannot_matter_any_more_are_left_out_and_evaluations_go_on(sc
         before = [p.detach().clone() for p in t.network.parameters()]
         epoch = t._one_epoch(Generators(t.seed))
         batches = list(epoch)
-        assert [p.batch for p in batches] == ([4] if spent else [1, 2, 3, 4])
+        assert batches[-1].batch == 4
         moved = [torch.equal(p, q) for p, q in zip(before, t.network.parameters(), strict=True)]
         assert all(moved) == spent
     assert batches[-1].epoch == 3
@@ -277,7 +277,7 @@ def test_evaluations_are_catonis_bound_at_the_given_delta(engine):
 @pytest.mark.parametrize("engine", ["torch", "auto"])
 def test_the_scheduled_rate_is_the_one_used(engine):
     """Adam's first step is its rate, whatever the gradient."""
-    t = trainer(engine=engine)
+    t = trainer(engine=engine, batch_size=60)  # one step is an epoch
     before = t.network.layer.weight.mean.detach().clone()
     next(t.steps())
     moved = (t.network.layer.weight.mean - before).abs().max().item()
@@ -319,7 +319,12 @@ def test_samples_are_those_of_the_settings(monkeypatch):
 def test_every_epoch_sees_every_example_once_in_an_order_of_its_own(monkeypatch):
     t = trainer(epochs=2)
     seen = []
-    monkeypatch.setattr(t, "weight_step", lambda index, *_: seen.append(index) or 0.5)
+
+    def make_steps(batches):
+        seen.extend(b.index for b in batches)
+        yield [0.5] * len(batches)
+
+    monkeypatch.setattr(t, "make_steps", make_steps)
     finish(t)
     epochs = torch.cat(seen).view(2, 60)
     assert torch.equal(epochs.sort(1).values, torch.arange(60).expand(2, 60))
@@ -367,8 +372,13 @@ def test_evaluations_reuse_no_training_steps_random_numbers():
     if t.native is None:
         pytest.skip("torch draws from one generator")
     trained, evaluated = [], []
-    step, loss = t.native.loss_and_grad, t.evaluator.loss
-    t.native.loss_and_grad = lambda *a, **k: (trained.append(a[-1]), step(*a, **k))[1]
+    make, loss = t.native.train, t.evaluator.loss
+
+    def followed(x, y, batches, seed, first, *rest, **options):
+        trained.extend(range(first, first + len(batches)))
+        return make(x, y, batches, seed, first, *rest, **options)
+
+    t.native.train = followed
     t.evaluator.loss = lambda *a: (evaluated.append(a[-1]), loss(*a))[1]
     finish(t)
     assert len(set(trained)) == 16
@@ -380,25 +390,53 @@ def test_evaluations_reuse_no_training_steps_random_numbers():
 def test_small_kls_lambda_follows_the_epochs_risk_and_kl(engine, monkeypatch):
     t = trainer(engine=engine, objective="small-kl", epochs=2, lam=7.0)
     risks, lambdas = [], []
-    step = t.weight_step
+    make = t.make_steps
 
-    def followed(index, number, rate, done):
-        lambdas.append(t.objective.log_lambda.exp().item())
-        risk = step(index, number, rate, done)
-        risks.append(risk * len(index))
-        return risk
+    def followed(batches):
+        for found in make(batches):
+            lambdas.append(t.lam)
+            sizes = [len(b.index) for b in batches[len(risks) % len(batches) :]]
+            risks.extend(r * size for r, size in zip(found, sizes, strict=False))
+            yield found
 
-    monkeypatch.setattr(t, "weight_step", followed)
+    monkeypatch.setattr(t, "make_steps", followed)
     steps = t.steps()
     while t.epoch < 1:
         next(steps)
-    count = len(risks)
+    count, made = len(lambdas), len(risks)
+    assert made == 4
     assert lambdas == pytest.approx([7.0] * count)
     expected = small_kl_lambda(sum(risks) / t.n, kl(t.network).item(), t.n, t.settings.delta)
     assert t.objective.log_lambda.exp().item() == pytest.approx(expected)
     next(steps)
     assert lambdas[count] == pytest.approx(expected)
-    assert 0 < sum(risks[:count]) / t.n < 1
+    assert 0 < sum(risks[:made]) / t.n < 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kl_warmup": 0.5},
+        {"activation": "sign"},
+        {"objective": "small-kl", "learned_scale": True},
+        {"objective": "optim-lambda"},
+        {"estimator": "reinforce", "learned_scale": False},
+    ],
+)
+def test_steps_made_in_one_call_give_the_bits_of_steps_made_one_by_one(changes):
+    found = []
+    for count in (1, 3, 100):
+        t = trainer(epochs=3, evaluate_every=1, batch_size=16, **changes)
+        if t.native is None:
+            pytest.skip("no native engine")
+        t.native.at_once = lambda batch, count=count: count
+        found.append((t, [p.batch for p in t.steps()]))
+    (one, batches), (few, _), (whole, _) = found
+    assert batches == [1, 2, 3, 4] * 3
+    assert same(one, few)
+    assert same(one, whole)
+    if changes.get("objective") != "optim-lambda":  # where every other step is on λ
+        assert [b for _, b in found[1:]] == [[3, 4] * 3, [4] * 3]
 
 
 def test_a_step_on_the_log_loss_descends_it():

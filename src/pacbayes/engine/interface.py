@@ -19,11 +19,12 @@ __all__ = [
     "Evaluation",
     "Status",
     "Step",
+    "Training",
     "Update",
     "load",
 ]
 
-ABI = 3
+ABI = 4
 
 
 class Activation(IntEnum):
@@ -46,7 +47,7 @@ class Estimator(IntEnum):
 
 
 class Status(IntEnum):
-    """`enum status`, the result of `pb_run` and `pb_evaluate`."""
+    """`enum status`, the result of `pb_run`, `pb_train` and `pb_evaluate`."""
 
     DONE = 0
     OUT_OF_MEMORY = 1
@@ -103,6 +104,21 @@ class Update(ctypes.Structure):
     )
 
 
+class Training(ctypes.Structure):
+    """`pb_training`: training steps one after the other, each followed by Adam."""
+
+    _fields_ = (
+        ("first", Step),
+        ("adam", Update),
+        ("counts", POINTER(c_int32)),
+        ("rates", POINTER(c_double)),
+        ("coefficients", POINTER(c_double)),
+        ("losses", POINTER(c_double)),
+        ("steps", c_int32),
+        ("done", c_int32),
+    )
+
+
 class Evaluation(ctypes.Structure):
     """`pb_evaluation`: draws of a network's output in double precision."""
 
@@ -131,6 +147,7 @@ _FUNCTIONS = {  # result and arguments
     "pb_close": (None, [c_void_p]),
     "pb_run": (c_int, [c_void_p, POINTER(Step)]),
     "pb_adam": (None, [c_void_p, POINTER(Update)]),
+    "pb_train": (c_int, [c_void_p, POINTER(Training)]),
     "pb_evaluate": (c_int, [POINTER(Evaluation)]),
     "pb_keyed": (None, [c_uint64, c_uint64, *[c_void_p] * 4, c_int64]),
     "pb_cumulative": (None, [c_void_p, c_void_p, c_int64]),

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from pacbayes.engine.interface import Activation, Estimator, Status, Step, load
 __all__ = ["Engine", "address", "available", "library", "unfit", "why_missing"]
 
 _BUILDS = {"AVX512": ["avx512", "avx2"], "AVX2": ["avx2"]}  # best first
+_Pointers: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
+_Alive = tuple[Tensor, Tensor, Tensor]  # features, labels, index
 _MOST_SAMPLES = 2**31 - 1  # more do not fit a C int; the engine itself refuses far fewer
 
 
@@ -129,6 +132,11 @@ class Engine:
         Args:
             log_loss: take the gradient of the mean of −ln(1 − loss) instead.
         """
+        gradients = self._gradients(log_loss=log_loss)
+        return self._run(x, y, index, seed, step, gradients, log_loss=log_loss)
+
+    def _gradients(self, *, log_loss: bool) -> _Pointers:
+        """Return where a training step's gradient goes: every parameter's `grad`."""
         if self._estimator is Estimator.REINFORCE and log_loss:
             raise ValueError("native REINFORCE has no log loss; train on the linear loss")
         if self.samples < self._least_samples:
@@ -136,8 +144,7 @@ class Engine:
         for p in self._parameters:
             if p.requires_grad and p.grad is None:
                 p.grad = torch.zeros_like(p)
-        gradients = _pointers([p.grad for p in self._parameters])
-        return self._run(x, y, index, seed, step, gradients, log_loss=log_loss)
+        return _pointers([p.grad for p in self._parameters])
 
     def _run(
         self,
@@ -146,10 +153,29 @@ class Engine:
         index: Tensor,
         seed: int,
         step: int,
-        gradients: ctypes.Array[ctypes.c_void_p] | None,
+        gradients: _Pointers | None,
         *,
         log_loss: bool = False,
     ) -> float:
+        job, alive = self._job(x, y, index, seed, step, gradients, log_loss=log_loss)
+        with self._lock:
+            status = self._native.pb_run(self._handle, job)
+        self._check(status, job, alive)
+        loss: float = job.loss
+        return loss
+
+    def _job(
+        self,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        seed: int,
+        step: int,
+        gradients: _Pointers | None,
+        *,
+        log_loss: bool,
+    ) -> tuple[Step, _Alive]:
+        """Return what a step is told, and the tensors whose memory it points to."""
         if index.dtype == torch.bool or not len(index):
             raise ValueError(
                 f"index must list the numbers of examples, got {len(index)} of {index.dtype}"
@@ -159,7 +185,6 @@ class Engine:
                 f"the engine needs examples of shape ({len(y)}, {self._inputs}), one row per label,"
                 f" got {tuple(x.shape)}"
             )
-        # These names keep the memory alive that the step points to.
         features, labels = x.float().contiguous(), y.float().contiguous()
         chosen = index.long().contiguous()
         job = Step(
@@ -175,24 +200,23 @@ class Engine:
             log_loss=log_loss,
             threads=torch.get_num_threads(),
         )
-        with self._lock:
-            status = self._native.pb_run(self._handle, job)
+        return job, (features, labels, chosen)
+
+    def _check(self, status: int, job: Step, alive: _Alive) -> None:
+        """Raise an error if a step failed."""
         if status == Status.OUT_OF_MEMORY:
-            raise MemoryError(
-                f"no memory for a step of {len(chosen)} examples; use a smaller batch"
-            )
+            raise MemoryError(f"no memory for a step of {job.count} examples; use a smaller batch")
         if status == Status.BAD_INDEX:
+            _, _, chosen = alive
             raise ValueError(
-                f"index must lie between 0 and {len(features) - 1}, got values from"
+                f"index must lie between 0 and {job.examples - 1}, got values from"
                 f" {chosen.min().item()} to {chosen.max().item()}"
             )
-        loss: float = job.loss
-        return loss
 
 
 def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
+def _pointers(tensors: Sequence[Tensor | None]) -> _Pointers:
     return (ctypes.c_void_p * len(tensors))(*(address(t) for t in tensors))

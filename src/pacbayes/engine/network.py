@@ -6,10 +6,13 @@ the reference, and handles every other body, device, precision and processor.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from pacbayes.engine.interface import Activation, AdamTensor, Estimator, Update
+from pacbayes.engine.interface import Activation, AdamTensor, Estimator, Training, Update
 from pacbayes.engine.library import Engine, address, unfit
 from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.networks.bodies import Dense
@@ -18,6 +21,8 @@ from pacbayes.networks.gaussian import Gaussian
 from pacbayes.networks.network import Network
 
 __all__ = ["NativeEngine", "unsupported"]
+
+_AT_ONCE = 2**27  # examples × samples × weights of steps that are made in one call
 
 
 def unsupported(network: Network, x: Tensor) -> str | None:
@@ -78,6 +83,84 @@ class NativeEngine(Engine):
 
         The moments are kept in the optimiser's own state, so PyTorch can save it and continue.
         """
+        update = self._update(optimiser, coefficient)
+        with self._lock:
+            self._native.pb_adam(self._handle, update)
+        self._steps += 1
+
+    def at_once(self, batch: int) -> int:
+        """Return how many steps to make in one call, so that it takes some hundredths of a second.
+
+        In between, Ctrl-C is heard and progress is shown.
+        """
+        weights = sum(p.numel() for p, *_ in self._trained)
+        return max(1, _AT_ONCE // (batch * self.samples * weights))
+
+    def train(
+        self,
+        x: Tensor,
+        y: Tensor,
+        batches: Sequence[Tensor],
+        seed: int,
+        first: int,
+        optimiser: torch.optim.Adam,
+        rates: Sequence[float],
+        coefficients: Sequence[float],
+        *,
+        log_loss: bool = False,
+    ) -> list[float]:
+        """Make steps in one call: `loss_and_grad` on each batch, then `adam_step`.
+
+        Python would take longer for a step of a small network than the engine does.
+
+        Args:
+            batches: indices of the examples of each step.
+            first: number of the first step.
+            rates, coefficients: of each step.
+
+        Returns:
+            The loss of each batch before its step, summed over its examples.
+        """
+        count, index = len(batches), torch.cat(list(batches))
+        gradients = self._gradients(log_loss=log_loss)
+        job, alive = self._job(x, y, index, seed, first, gradients, log_loss=log_loss)
+        sizes = [batch.numel() for batch in batches]
+        job.count = max(sizes)
+        losses = (ctypes.c_double * count)()
+        training = Training(
+            first=job,
+            adam=self._update(optimiser, coefficients[0]),
+            counts=(ctypes.c_int32 * count)(*sizes),
+            rates=(ctypes.c_double * count)(*rates),
+            coefficients=(ctypes.c_double * count)(*coefficients),
+            losses=losses,
+            steps=count,
+        )
+        with self._lock:
+            status = self._native.pb_train(self._handle, training)
+        self._steps += training.done
+        self._check(status, job, alive)
+        return list(losses)
+
+    def _update(self, optimiser: torch.optim.Adam, coefficient: float) -> Update:
+        """Return what Adam is told about its next step."""
+        tensors = self._tensors(optimiser)
+        group = optimiser.param_groups[0]
+        beta1, beta2 = group["betas"]
+        return Update(
+            tensors=tensors,
+            steps=int(self._steps.item()) + 1,
+            coefficient=coefficient,
+            rate=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=group["eps"],
+            count=len(self._trained),
+            threads=torch.get_num_threads(),
+        )
+
+    def _tensors(self, optimiser: torch.optim.Adam) -> ctypes.Array[AdamTensor]:
+        """Return where parameters, gradients and moments are, and let the optimiser have them."""
         used: list[tuple[int | None, ...]] = []
         first = optimiser.state[self._trained[0][0]]
         if first.get("step") is not self._steps:  # another optimiser, or a restored one
@@ -99,22 +182,7 @@ class NativeEngine(Engine):
                     for (p, mean, log_scale), each in rows
                 )
             )
-        self._steps += 1
-        group = optimiser.param_groups[0]
-        beta1, beta2 = group["betas"]
-        update = Update(
-            tensors=self._adam_tensors,
-            steps=int(self._steps.item()),
-            coefficient=coefficient,
-            rate=group["lr"],
-            beta1=beta1,
-            beta2=beta2,
-            epsilon=group["eps"],
-            count=len(used),
-            threads=torch.get_num_threads(),
-        )
-        with self._lock:
-            self._native.pb_adam(self._handle, update)
+        return self._adam_tensors
 
 
 _ACTIVATIONS = {

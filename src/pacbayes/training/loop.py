@@ -26,6 +26,7 @@ __all__ = [
     "CHECKPOINT_SECONDS",
     "EVALUATIONS",
     "VACUOUS",
+    "Batch",
     "Evaluation",
     "Loop",
     "Progress",
@@ -73,12 +74,28 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Progress:
-    """A batch or an epoch is done; the last one of an evaluated epoch carries the evaluation."""
+    """Batches are done, up to number `batch` of an epoch; its last may carry an evaluation."""
 
     epoch: int
     batch: int
     batches: int
     evaluation: Evaluation | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A step to be made.
+
+    Attributes:
+        index: examples of the batch.
+        number: of the step, counted from 0.
+        done: completed fraction of the run.
+    """
+
+    index: Tensor
+    number: int
+    rate: float
+    done: float
 
 
 class _Adam(torch.optim.Adam):
@@ -119,13 +136,12 @@ class Loop(ABC):
 
     @abstractmethod
     def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
-        """Make one step and return the batch's risk.
+        """Make one step and return the batch's risk; the arguments are those of a `Batch`."""
 
-        Args:
-            index: examples of the batch.
-            number: of the step, counted from 0.
-            done: completed fraction of the run.
-        """
+    def make_steps(self, batches: Sequence[Batch]) -> Iterator[list[float]]:
+        """Make the steps of an epoch in turn; yield batches' risks, one or a few at a time."""
+        for b in batches:
+            yield [self.step(b.index, b.number, b.rate, b.done)]
 
     @abstractmethod
     def measured_risk(self) -> float:
@@ -206,14 +222,16 @@ class Loop(ABC):
         order = permutation(self.n).to(self.device).split(s.batch(self.n))
         batches = len(order)
         self.model.train()
-        total, spent = 0.0, self.spent  # total of the examples' losses
-        rate = self.learning_rate(self.epoch / s.epochs)
-        for i, index in enumerate(() if spent else order):
-            done = (self.epoch + i / batches) / s.epochs
-            rate = self.learning_rate(done)
-            total += self.step(index, self.epoch * batches + i, rate, done) * len(index)
-            if i + 1 < batches:
-                yield Progress(self.epoch + 1, i + 1, batches)
+        spent = self.spent
+        plan = () if spent else self._plan(order)
+        rate = plan[-1].rate if plan else self.learning_rate(self.epoch / s.epochs)
+        total, made = 0.0, 0  # total of the examples' losses
+        for risks in self.make_steps(plan):
+            for risk in risks:
+                total += risk * order[made].numel()
+                made += 1
+            if made < batches:
+                yield Progress(self.epoch + 1, made, batches)
         self.epoch += 1
         if not spent:
             self.end_epoch(total / self.n)
@@ -223,6 +241,15 @@ class Loop(ABC):
             evaluation = self._evaluate(rate)
         self.generator_states = generators.states()
         yield Progress(self.epoch, batches, batches, evaluation)
+
+    def _plan(self, order: Sequence[Tensor]) -> tuple[Batch, ...]:
+        """Return the steps of an epoch, given the examples of each batch."""
+        plan, batches = [], len(order)
+        for i, index in enumerate(order):
+            done = (self.epoch + i / batches) / self.settings.epochs
+            number = self.epoch * batches + i
+            plan.append(Batch(index, number, self.learning_rate(done), done))
+        return tuple(plan)
 
     def _evaluate(self, rate: float) -> Evaluation:
         self.model.eval()

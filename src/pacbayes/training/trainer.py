@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from pacbayes.networks.network import Network
 from pacbayes.networks.risk import empirical_risk
 from pacbayes.networks.weights import draw_weights
 from pacbayes.settings import Settings
-from pacbayes.training.loop import EVALUATIONS, Evaluation, Loop
+from pacbayes.training.loop import EVALUATIONS, Batch, Evaluation, Loop
 from pacbayes.training.objectives import OBJECTIVES, backward_with_kl
 
 __all__ = ["Trainer", "train", "why_torch"]
@@ -83,21 +84,23 @@ class Trainer(Loop):
         self.objective.lambda_step(risk.to(CPU), divergence.to(CPU))
         return risk.item()
 
+    def make_steps(self, batches: Sequence[Batch]) -> Iterator[list[float]]:
+        """Make steps in turn; several in one call of the native engine, if all are on weights."""
+        if self.native is None or any(self.objective.is_lambda_step(b.number) for b in batches):
+            yield from super().make_steps(batches)
+            return
+        size = self.native.at_once(self.settings.batch(self.n))
+        for start in range(0, len(batches), size):
+            yield self._native_steps(self.native, batches[start : start + size])
+
     def end_epoch(self, risk: float) -> None:
         self.objective.end_epoch(risk, self.divergence)
 
     def weight_step(self, index: Tensor, step: int, rate: float, done: float) -> float:
         """Make one step on the weights and return the batch's risk before it."""
-        s = self.settings
-        weight = min(1.0, done / s.kl_warmup) if s.kl_warmup else 1.0
-        lam = self.lam
-        self.optimiser.param_groups[0]["lr"] = rate
         if self.native is not None:
-            loss = self.native.loss_and_grad(
-                self.shown, self.y, index, self.seed, step, log_loss=self.log_loss
-            )
-            self.native.adam_step(self.optimiser, weight / lam)
-            return loss / len(index)
+            return self._native_steps(self.native, [Batch(index, step, rate, done)])[0]
+        self.optimiser.param_groups[0]["lr"] = rate
         y = self.y[index]
         losses, value = self._losses(self.shown[index], y)
         risk = minimised = losses.mean()
@@ -106,9 +109,30 @@ class Trainer(Loop):
                 losses / self.network.task.label_probability(value, y.to(value.device))
             ).mean()
         self.optimiser.zero_grad()
-        backward_with_kl(minimised, self.network, weight / lam)
+        backward_with_kl(minimised, self.network, self._warmth(done) / self.lam)
         self.optimiser.step()
         return risk.item()
+
+    def _native_steps(self, native: NativeEngine, batches: Sequence[Batch]) -> list[float]:
+        """Make steps on the weights in one call and return the batches' risks before them."""
+        lam = self.lam
+        losses = native.train(
+            self.shown,
+            self.y,
+            [b.index for b in batches],
+            self.seed,
+            batches[0].number,
+            self.optimiser,
+            rates=[b.rate for b in batches],
+            coefficients=[self._warmth(b.done) / lam for b in batches],
+            log_loss=self.log_loss,
+        )
+        return [loss / b.index.numel() for loss, b in zip(losses, batches, strict=True)]
+
+    def _warmth(self, done: float) -> float:
+        """Return the part of the KL's weight 1/λ that applies, which rises to 1 in the warm-up."""
+        warmup = self.settings.kl_warmup
+        return min(1.0, done / warmup) if warmup else 1.0
 
     def _losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return every example's loss, (B,), with the estimator's gradient, and the bare output."""

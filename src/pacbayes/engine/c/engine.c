@@ -118,6 +118,21 @@ void pb_adam(engine *e, const pb_update *update) {
     run_tasks(e->threads, update->threads, tasks, adam_task, &rule);
 }
 
+int pb_train(engine *e, pb_training *job) {
+    pb_step step = job->first;
+    pb_update update = job->adam;
+    for (job->done = 0; job->done < job->steps; job->done++) {
+        int n = job->done, status;
+        step.count = job->counts[n];
+        update.rate = job->rates[n], update.coefficient = job->coefficients[n];
+        if ((status = pb_run(e, &step)) != DONE) return status;
+        job->losses[n] = step.loss;
+        pb_adam(e, &update);
+        step.index += step.count, step.number++, update.steps++;
+    }
+    return DONE;
+}
+
 void pb_normals(uint64_t seed, uint64_t step, uint64_t chunk, float *out, int64_t count) {
     stream random = open_stream(seed, step, chunk);
     fill_normals(&random, out, count / (2 * LANES) * (2 * LANES));

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PB_ABI 3
+#define PB_ABI 4
 
 enum activation { RELU, SIGMOID, SIGN };
 enum estimator { MARGINAL, LEAVE_ONE_OUT, LOCAL_EXPECTATION, STRAIGHT_THROUGH, REINFORCE, TREE };
@@ -52,6 +52,16 @@ typedef struct {
     int32_t threads;
 } pb_update;
 
+/* Training steps one after the other, each followed by Adam. */
+typedef struct {
+    pb_step first;                      /* its index lists the examples of all steps in turn */
+    pb_update adam;                     /* after the first step */
+    const int32_t *counts;              /* (steps): examples of each, instead of first.count */
+    const double *rates, *coefficients; /* (steps): instead of those of adam */
+    double *losses;                     /* (steps): the result */
+    int32_t steps, done;                /* done: how many succeeded, a result */
+} pb_training;
+
 /* Draws of a network's output in double precision. */
 typedef struct {
     const double *const *parameters; /* four arrays per layer: means of weights (out, in) and biases
@@ -79,6 +89,7 @@ void pb_close(engine *e);
 
 int pb_run(engine *e, pb_step *step); /* returns a status */
 void pb_adam(engine *e, const pb_update *update);
+int pb_train(engine *e, pb_training *job); /* returns the last step's status */
 
 int pb_evaluate(const pb_evaluation *job); /* returns a status */
 
