@@ -1,6 +1,8 @@
 """The loop: the paper's rules, and runs that stop anywhere and end the same."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, 
 from pacbayes.data.tasks import linear
 from pacbayes.networks.weights import draw_weights
 from pacbayes.randomness import Generators, seeded, stream
-from pacbayes.training.loop import _LONGEST_STEP, Evaluation
+from pacbayes.training.loop import _LONGEST_STEP, Evaluation, _Adam
 from pacbayes.training.objectives import small_kl_lambda
 
 
@@ -454,3 +456,37 @@ def test_a_step_on_the_log_loss_descends_it():
     assert torch.allclose(start - p.detach(), 1e-3 * wanted.sign(), atol=1e-6)
     assert torch.allclose(p.grad, wanted, atol=1e-6)
     assert not torch.allclose(wanted, linear, atol=1e-3)
+
+
+def test_a_first_run_does_not_import_torchs_compiler():
+    """It would take as long as the rest of a short run, in every process."""
+    code = (
+        "import sys, torch\nfrom torch import nn\n"
+        "from pacbayes import Settings, build_network, learn_prior, stochastic, train\n"
+        "x = torch.randn(60, 4); y = torch.where(x[:, 0] > 0, 1.0, -1.0)\n"
+        "for engine in ('auto', 'torch'):\n"
+        "    settings = Settings.of('fast', widths=(3,), epochs=1, engine=engine)\n"
+        "    train(build_network(settings, 4), x, y, settings)\n"
+        "module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))\n"
+        "train(stochastic(learn_prior(module, x, y, epochs=1)), x, y, settings)\n"
+        "print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_step_of_the_loops_adam_is_that_of_torchs():
+    torch.manual_seed(0)
+    ours, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
+    theirs.load_state_dict(ours.state_dict())
+    adams = [
+        kind(m.parameters(), lr=0.1, fused=True)
+        for kind, m in ((_Adam, ours), (torch.optim.Adam, theirs))
+    ]
+    for _ in range(3):
+        for module, adam in zip((ours, theirs), adams, strict=True):
+            adam.zero_grad()
+            module(torch.ones(2, 5)).square().sum().backward()
+            adam.step()
+    assert all(map(torch.equal, ours.parameters(), theirs.parameters()))
+    assert all(p.requires_grad and p.is_leaf for p in ours.parameters())

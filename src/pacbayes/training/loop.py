@@ -108,6 +108,7 @@ class _Adam(torch.optim.Adam):
     state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
     zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
 
 
 class Loop(ABC):
