@@ -20,19 +20,20 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MACHINES = ("x86_64", "AMD64")
 FLAGS = [
     *("-O3", "-std=gnu11", "-Wall", "-Wextra"),
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),
     *("-shared", "-fPIC", "-pthread"),
 ]
-BUILDS = {
+X86 = {
     "avx2": ["-mavx2", "-mfma"],
     "avx512": [
         *("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"),
         "-mprefer-vector-width=512",
     ],
 }
+ARM: dict[str, list[str]] = {"neon": []}  # every 64-bit ARM processor has it
+BUILDS = {"x86_64": X86, "AMD64": X86, "aarch64": ARM, "arm64": ARM}
 GLIBC_LIBRARIES = {b"libc.so.6", b"libm.so.6", b"libpthread.so.0"}
 
 
@@ -51,7 +52,8 @@ class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
     def _build(self, folder: Path) -> list[Path]:
         """Compile every build of the engine at once, and return those that succeeded."""
         compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-        if compiler is None or platform.machine() not in MACHINES:
+        builds = BUILDS.get(platform.machine(), {})
+        if compiler is None or not builds:
             reason = "no C compiler" if compiler is None else f"no {platform.machine()} version"
             self.app.display_warning(f"native engine not built ({reason}): PyTorch is used")
             return []
@@ -60,7 +62,7 @@ class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
             target = folder / f"libengine-{name}.so"
             part = target.with_suffix(".part")
             files = [str(folder / "c" / "engine.c"), "-o", str(part), "-lm"]
-            command = [*shlex.split(compiler), *FLAGS, *BUILDS[name], *files]
+            command = [*shlex.split(compiler), *FLAGS, *builds[name], *files]
             try:
                 subprocess.run(command, capture_output=True, text=True, check=True)
             except (OSError, subprocess.CalledProcessError) as error:
@@ -70,7 +72,7 @@ class NativeEngineHook(BuildHookInterface):  # type: ignore[type-arg]
             return part.replace(target)
 
         with ThreadPoolExecutor() as pool:
-            return [path for path in pool.map(compiled, BUILDS) if path is not None]
+            return [path for path in pool.map(compiled, builds) if path is not None]
 
 
 def platform_tag(libraries: Sequence[Path]) -> str:

@@ -145,9 +145,7 @@ def sources(tmp_path):
 def test_a_wheel_with_the_engine_serves_every_python_3(sources):
     data, warnings = built(sources)
     assert warnings == []
-    assert data["artifacts"] == [
-        f"src/pacbayes/engine/libengine-{name}.so" for name in build.BUILDS
-    ]
+    assert data["artifacts"] == [f"src/pacbayes/engine/libengine-{name}.so" for name in build.X86]
     assert re.fullmatch(r"py3-none-(many)?linux_\w*x86_64", data["tag"])
     assert data["pure_python"] is False
     assert not (sources / "src" / "pacbayes" / "engine" / "libengine-old.so").exists()
@@ -161,7 +159,7 @@ def test_a_wheel_without_the_engine_is_pure(sources, monkeypatch, obstacle):
     elif obstacle == "broken compiler":
         monkeypatch.setenv("CC", "false")
     else:
-        monkeypatch.setattr(build.platform, "machine", lambda: "aarch64")
+        monkeypatch.setattr(build.platform, "machine", lambda: "riscv64")
     data, warnings = built(sources)
     assert data == {"artifacts": [], "pure_python": True}  # hatchling then says py3-none-any
     assert all(warning.startswith("native engine not built") for warning in warnings)

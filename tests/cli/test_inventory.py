@@ -32,7 +32,9 @@ def test_the_engine_is_named_or_its_absence_explained(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
     found = inventory.take_inventory()
     assert found.native is None
-    assert found.why_torch == "the native engine needs AVX2 or AVX-512; PyTorch reports DEFAULT"
+    assert (
+        found.why_torch == "the native engine needs AVX2, AVX-512 or ARM; PyTorch reports DEFAULT"
+    )
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(engine, "__file__", "/nowhere/engine.py")
     assert "not built" in inventory.take_inventory().why_torch

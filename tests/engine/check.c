@@ -1,6 +1,10 @@
 /* Run steps of every kind on odd shapes, and let every allocation fail once, for the sanitizers to
- * watch. */
+ * watch. With an argument, print what was computed, to compare builds. */
+#ifdef __aarch64__
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +24,16 @@ static int refused(void) { return atomic_fetch_sub(&before_failure, 1) == 0; }
         fprintf(stderr, "line %d: not %s\n", __LINE__, #condition);                                \
         exit(1);                                                                                   \
     }
+
+static int showing;
+static void show_floats(const float *x, size_t count) {
+    double total = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += (double)(1 + i % 5) * x[i];
+        size += (double)(1 + i % 5) * (x[i] < 0 ? -x[i] : x[i]);
+    }
+    if (showing) printf("gradient %.9g %.9g\n", total, size);
+}
 
 enum { EXAMPLES = 5, DEEPEST = 9, ARRAYS = 4 * (DEEPEST + 1) };
 
@@ -99,6 +113,12 @@ static void check_steps(setting *s, engine *e) {
         pb_step evaluation = step_of(s, many, s->samples < 50 ? 150 : 9); /* several chunks */
         REQUIRE(pb_run(e, &step) == DONE);
         REQUIRE(step.loss >= -1e-5 && step.loss <= count);
+        if (showing) printf("loss %.9g %d\n", step.loss, count);
+        for (int l = 0; l <= s->shape->depth; l++) {
+            size_t in = (size_t)s->shape->widths[l], out = (size_t)s->shape->widths[l + 1];
+            show_floats(s->gradients[4 * l], in * out);
+            show_floats(s->gradients[4 * l + 1], out);
+        }
         evaluation.gradients = NULL;
         REQUIRE(pb_run(e, &evaluation) == DONE);
         bad.examples = 4;
@@ -200,6 +220,9 @@ static void check_evaluation(setting *s) {
             before_failure = INT_MAX;
             REQUIRE(status == DONE || (status == OUT_OF_MEMORY && s->samples == 2));
         }
+        double total = 0;
+        for (int64_t i = 0; i < count; i++) total += (double)(1 + i % 5) * out[i];
+        if (showing) printf("evaluation %.15g %lld\n", total, (long long)(3 * count));
         for (int64_t i = 0; i < count; i++) REQUIRE(out[i] > -1 - 1e-9 && out[i] < 1 + 1e-6);
     }
     for (int n = 0; n < 4 * (s->shape->depth + 1); n++) free(arrays[n]);
@@ -227,7 +250,9 @@ static void check(setting *s) {
     empty(s);
 }
 
-int main(void) {
+int main(int arguments, char **argument) {
+    (void)argument;
+    showing = arguments > 1;
     static const int samples[] = {1, 2, 10, 97, 300};
     const int32_t widths[] = {3, 2, 1};
     REQUIRE(pb_abi() == PB_ABI);
@@ -237,7 +262,7 @@ int main(void) {
         for (int activation = RELU; activation <= SIGN; activation++)
             for (int estimator = MARGINAL; estimator <= TREE; estimator++)
                 for (int learned = 0; learned < 2; learned++)
-                    for (int t = 0; t < 5; t++) {
+                    for (int t = 0; t < (showing ? 2 : 5); t++) {
                         setting s = {.shape = &SHAPES[n],
                                      .activation = activation,
                                      .estimator = estimator,

@@ -1,6 +1,7 @@
 """The C sources by themselves: random numbers, memory, compilers, and the interface."""
 
 import ctypes
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -143,6 +144,38 @@ def test_both_compilers_build_an_engine_that_computes_the_same(compiler, tmp_pat
         other_loss, other_gradient = step_of_every_kind(*kind)
         assert other_loss == pytest.approx(loss, rel=1e-6)
         assert (other_gradient - gradient).abs().max() < 1e-4 * gradient.abs().max(), kind
+
+
+ROUNDING = ["-O1", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
+ARM, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+
+
+def computed(command):
+    done = subprocess.run([*command, "show"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    *lines, last = done.stdout.splitlines()
+    assert last == "ok"
+    return [(kind, float(value), float(size)) for kind, value, size in map(str.split, lines)]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compares with AVX2")
+@pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"no {EMULATOR}")
+def test_neon_computes_what_avx2_computes(tmp_path):
+    """Losses, gradients and evaluations of the same draws, on odd shapes and of every kind."""
+    compile_c("gcc", [*ROUNDING, "-mavx2", "-mfma"], HERE / "check.c", tmp_path / "avx2")
+    compile_c(ARM, [*ROUNDING, "-static"], HERE / "check.c", tmp_path / "neon")
+    pairs = list(
+        zip(computed([tmp_path / "avx2"]), computed([EMULATOR, tmp_path / "neon"]), strict=True)
+    )
+    assert {kind for (kind, _, _), _ in pairs} == {"loss", "gradient", "evaluation"}
+    far = [
+        (kind, a, b)
+        for (kind, a, size), (_, b, _) in pairs
+        if abs(a - b) > (1e-12 if kind == "evaluation" else 1e-4) * size + 1e-9
+    ]
+    # Rounding decides a sign now and then, and where an estimator divides by almost nothing.
+    assert "evaluation" not in {kind for kind, _, _ in far}
+    assert len(far) < 0.01 * len(pairs)
 
 
 def test_structures_and_numbers_are_those_of_the_header(tmp_path):

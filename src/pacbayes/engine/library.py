@@ -7,6 +7,7 @@ An engine knows widths, activations and arrays of parameters. What these mean is
 from __future__ import annotations
 
 import ctypes
+import platform
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,7 @@ from pacbayes.engine.interface import Activation, Estimator, Status, Step, load
 __all__ = ["Engine", "address", "available", "library", "unfit", "why_missing"]
 
 _BUILDS = {"AVX512": ["avx512", "avx2"], "AVX2": ["avx2"]}  # best first
+_ARM = ("aarch64", "arm64")
 _Pointers: TypeAlias = "ctypes.Array[ctypes.c_void_p]"
 _Alive = tuple[Tensor, Tensor, Tensor]  # features, labels, index
 _MOST_SAMPLES = 2**31 - 1  # more do not fit a C int; the engine itself refuses far fewer
@@ -44,10 +46,11 @@ def why_missing() -> str:
 
 def _search() -> tuple[ctypes.CDLL | None, str]:
     capability = torch.backends.cpu.get_cpu_capability()
-    if capability not in _BUILDS:
-        return None, f"the native engine needs AVX2 or AVX-512; PyTorch reports {capability}"
+    builds = ["neon"] if platform.machine() in _ARM else _BUILDS.get(capability, [])
+    if not builds:
+        return None, f"the native engine needs AVX2, AVX-512 or ARM; PyTorch reports {capability}"
     why = "the native engine was not built; without a compiler, PyTorch is used"
-    paths = [Path(__file__).parent / f"libengine-{build}.so" for build in _BUILDS[capability]]
+    paths = [Path(__file__).parent / f"libengine-{build}.so" for build in builds]
     for path in filter(Path.exists, paths):
         try:
             return load(path), ""

@@ -1,6 +1,6 @@
 /* WIDE doubles at a time, for evaluations: the same ideas as vector.h, to double precision.
  *
- * Every function works lane by lane and in the same order on AVX2 and AVX-512. */
+ * Every function works lane by lane and in the same order on every instruction set. */
 #ifndef PACBAYES_DOUBLE_H
 #define PACBAYES_DOUBLE_H
 
@@ -25,7 +25,26 @@ static inline vd all(double x) { return x - (vd){0}; }
 static inline vd either(vl where, vd yes, vd no) {
     return (vd)(((vl)yes & where) | ((vl)no & ~where));
 }
-#ifdef __AVX512F__
+#ifdef __aarch64__
+static inline vd square_root(vd x) {
+    float64x2_t h[2];
+    memcpy(h, &x, sizeof h);
+    h[0] = vsqrtq_f64(h[0]), h[1] = vsqrtq_f64(h[1]);
+    memcpy(&x, h, sizeof h);
+    return x;
+}
+static inline vd at_most(vd a, vd b) { return either(a < b, a, b); }
+static inline vd at_least(vd a, vd b) { return either(a > b, a, b); }
+static inline vw times_low(vw a, vw b) { return (a & UINT32_MAX) * (b & UINT32_MAX); }
+static inline vd entry(const double *table, vl index) {
+    vd found;
+    for (int lane = 0; lane < WIDE; lane++) found[lane] = table[index[lane] & 15];
+    return found;
+}
+static inline int any(vl where) { return (where[0] | where[1] | where[2] | where[3]) != 0; }
+static inline int any_nonzero(vd a, vd b) { return any((a != 0.0) | (b != 0.0)); }
+static inline int any_less(vd a, vd b) { return any(a < b); }
+#elif defined(__AVX512F__)
 static inline vd square_root(vd x) { return (vd)_mm512_sqrt_pd((__m512d)x); }
 static inline vd at_most(vd a, vd b) { return (vd)_mm512_min_pd((__m512d)a, (__m512d)b); }
 static inline vd at_least(vd a, vd b) { return (vd)_mm512_max_pd((__m512d)a, (__m512d)b); }

@@ -1,11 +1,16 @@
 /* LANES floats at a time: the few functions the engine needs, to float precision.
  *
- * The compiler's vector types do the arithmetic, so one source serves AVX2 and AVX-512 and builds
- * with gcc and clang. Intrinsics stand only here, where instruction sets or compilers differ. */
+ * The compiler's vector types do the arithmetic, so one source serves AVX2, AVX-512 and NEON, and
+ * builds with gcc and clang. Intrinsics stand only where instruction sets or compilers differ. On
+ * NEON a vector is two registers, so that it draws the same numbers as AVX2. */
 #ifndef PACBAYES_VECTOR_H
 #define PACBAYES_VECTOR_H
 
+#ifdef __aarch64__
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -83,30 +88,69 @@ static inline mask less(vf a, vf b) { return a < b; }
 static inline mask less_int(vi a, vi b) { return a < b; }
 static inline mask equal(vf a, vf b) { return a == b; }
 static inline mask differ(mask a, mask b) { return a ^ b; }
-static inline uint16_t bits_of(mask m) { return (uint16_t)_mm256_movemask_ps((__m256)m); }
+static inline vi keep(mask m, int32_t x) { return m & x; }
 static inline mask mask_of(uint16_t bits) {
     const vi each = {1, 2, 4, 8, 16, 32, 64, 128};
     return (splat_int(bits) & each) == each;
 }
+static inline float sum(vf x) {
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+#endif
+
+#ifdef __aarch64__
+typedef struct {
+    float32x4_t low, high;
+} halves;
+static inline halves split(vf x) {
+    halves h;
+    memcpy(&h, &x, sizeof h);
+    return h;
+}
+static inline vf joined(float32x4_t low, float32x4_t high) {
+    halves h = {low, high};
+    vf x;
+    memcpy(&x, &h, sizeof x);
+    return x;
+}
+static inline uint16_t bits_of(mask m) {
+    const vi each = {1, 2, 4, 8, 16, 32, 64, 128};
+    vi bits = m & each;
+    uint32x4_t low, high;
+    memcpy(&low, &bits, sizeof low);
+    memcpy(&high, (const char *)&bits + sizeof low, sizeof high);
+    return (uint16_t)vaddvq_u32(vorrq_u32(low, high));
+}
+static inline vf choose(mask m, vf yes, vf no) { return (vf)((m & (vi)yes) | (~m & (vi)no)); }
+static inline vf smaller(vf a, vf b) { return choose(a < b, a, b); }
+static inline vf larger(vf a, vf b) { return choose(a > b, a, b); }
+static inline vi truncated(vf x) { return __builtin_convertvector(x, vi); }
+static inline vf guess_inverse(vf x) { return 1.0f / x; }
+static inline vf root(vf x) { return joined(vsqrtq_f32(split(x).low), vsqrtq_f32(split(x).high)); }
+static inline vf guess_inverse_root(vf x) { return 1.0f / root(x); }
+#elif !defined(__AVX512F__)
+static inline uint16_t bits_of(mask m) { return (uint16_t)_mm256_movemask_ps((__m256)m); }
 static inline vf choose(mask m, vf yes, vf no) {
     return (vf)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)m);
 }
-static inline vi keep(mask m, int32_t x) { return m & x; }
 static inline vf smaller(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 static inline vf larger(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
 static inline vi truncated(vf x) { return (vi)_mm256_cvttps_epi32((__m256)x); }
 static inline vf guess_inverse(vf x) { return (vf)_mm256_rcp_ps((__m256)x); }
 static inline vf guess_inverse_root(vf x) { return (vf)_mm256_rsqrt_ps((__m256)x); }
 static inline vf root(vf x) { return (vf)_mm256_sqrt_ps((__m256)x); }
-static inline float sum(vf x) {
-    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
-}
 #endif
 
 /* Lane i of the result is lane from[i] of a followed by b. Every `from` here is a constant, which
  * lets the compiler choose the cheapest instruction. */
 #if !defined(__clang__)
 INLINE vf shuffled(vf a, vf b, vi from) { return __builtin_shuffle(a, b, from); }
+#elif defined(__aarch64__)
+INLINE vf shuffled(vf a, vf b, vi from) {
+    vf out;
+    for (int i = 0; i < LANES; i++) out[i] = from[i] < LANES ? a[from[i]] : b[from[i] - LANES];
+    return out;
+}
 #elif defined(__AVX512F__)
 INLINE vf shuffled(vf a, vf b, vi from) {
     return (vf)_mm512_permutex2var_ps((__m512)a, (__m512i)from, (__m512)b);
