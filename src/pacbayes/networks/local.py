@@ -11,7 +11,7 @@ from torch.nn.functional import conv1d, conv2d, linear
 from torch.overrides import TorchFunctionMode
 
 from pacbayes.networks.gaussian import Gaussian
-from pacbayes.networks.local_convolution import LEAST, draw_convolution
+from pacbayes.networks.local_convolution import LEAST, draw_convolution, in_same_layout
 from pacbayes.randomness import normal_like
 
 __all__ = ["LocalDraws"]
@@ -21,6 +21,9 @@ _GEOMETRY = ("stride", "padding", "dilation", "groups")
 _ANY_STRIDES: dict[Any, Callable[..., Tensor]] = {
     Tensor.view: Tensor.reshape,
     Tensor.view_as: Tensor.reshape_as,
+    Tensor.reshape: Tensor.reshape,
+    Tensor.flatten: Tensor.flatten,
+    torch.flatten: Tensor.flatten,
 }
 
 
@@ -52,8 +55,8 @@ class LocalDraws(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         named = dict(kwargs or {})
-        if func in _ANY_STRIDES and not any(isinstance(a, torch.dtype) for a in args):
-            return _ANY_STRIDES[func](*args, **named)
+        if args and func in _ANY_STRIDES and not any(isinstance(a, torch.dtype) for a in args):
+            return _ANY_STRIDES[func](in_same_layout(args[0]), *args[1:], **named)
         if func not in _BILINEAR:
             return func(*args, **named)
         given = dict(zip(("input", "weight", "bias"), args, strict=False)) | named

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from pacbayes.randomness import generator_on
 
-__all__ = ["LEAST", "draw_convolution"]
+__all__ = ["LEAST", "draw_convolution", "in_same_layout"]
 
 LEAST = 1e-30  # variance, where zeros meet a layer without bias: the slope of √v stays finite
 _Geometry = tuple[list[int], list[int], list[int], int]  # stride, padding, dilation, groups
@@ -27,8 +27,9 @@ def draw_convolution(
 ) -> Tensor:
     r"""Draw z ~ N(μ∗a + β, σ²∗a² + σ_β²) for every output of a batch, (B, channels, …).
 
-    The second half of the batch has the noise of the first with the other sign: every output keeps
-    its marginal, every example its independent noise, and half of the normal numbers are saved.
+    The second half of the batch has the noise of the first with the other sign, and the second
+    quarter that of the first at other outputs: every output keeps its marginal, the outputs of an
+    example stay independent, and three quarters of the normal numbers are saved.
 
     Args:
         weights, biases: their means and variances.
@@ -58,9 +59,16 @@ class _Drawn(torch.autograd.Function):
         squares = a.square()
         z = _convolve(a, mean, shift, geometry)
         deviation = _convolve(squares, variance, spread, geometry).clamp_(min=LEAST).sqrt_()
-        noise = _mirrored_noise(z)
-        z.addcmul_(deviation, noise)
-        ctx.save_for_backward(a, squares, mean, variance, noise.div_(deviation))
+        half = (len(z) + 1) // 2
+        noise = _noise(z[:half])
+        slope = deviation  # becomes ε/√v
+        for part in (slice(half), slice(half, None)):
+            own = noise[: len(z[part])]
+            if part.start:  # the second half mirrors the first
+                own.neg_()
+            z[part].addcmul_(deviation[part], own)
+            torch.div(own, deviation[part], out=slope[part])
+        ctx.save_for_backward(a, squares, mean, variance, slope)
         ctx.geometry = geometry
         return z
 
@@ -73,12 +81,37 @@ class _Drawn(torch.autograd.Function):
         mask = [image, wanted[1], wanted[3]]
         second: tuple[Tensor | None, ...] = (None, None, None)
         if any(mask):
-            half = (grad * slope).mul_(0.5)
-            second = _gradients(half, squares, variance, ctx.geometry, mask)
+            second = _gradients(grad * slope, squares, variance, ctx.geometry, mask)
         inner = None
         if first[0] is not None and second[0] is not None:
-            inner = first[0].addcmul_(second[0], a, value=2)  # d(a²) = 2a da
-        return inner, first[1], second[1], first[2], second[2], None
+            inner = first[0].addcmul_(second[0], a)  # d(a²) = 2a da, and the 2 meets the 1/2
+        halved = (None if g is None else g.mul_(0.5) for g in second[1:])
+        return inner, first[1], next(halved), first[2], next(halved), None
+
+
+def in_same_layout(a: Tensor) -> Tensor:
+    """Return images whose gradient will have their layout in memory, if channels are last.
+
+    What follows a `flatten` gives it a gradient with channels first, and everything below would
+    pass over two layouts at once, several times slower.
+    """
+    if a.dim() != 4 or a.is_contiguous() or not a.is_contiguous(memory_format=torch.channels_last):
+        return a
+    same: Tensor = _SameLayout.apply(a)
+    return same
+
+
+class _SameLayout(torch.autograd.Function):
+    """The identity, whose gradient has its channels last."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        return a.view_as(a)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.contiguous(memory_format=torch.channels_last)
 
 
 def _convolve(a: Tensor, weight: Tensor, bias: Tensor | None, geometry: _Geometry) -> Tensor:
@@ -109,11 +142,12 @@ def _channels_last(a: Tensor) -> Tensor:
     return a
 
 
-def _mirrored_noise(like: Tensor) -> Tensor:
-    """Return normal numbers in the layout of a batch, those of its second half mirrored."""
+def _noise(like: Tensor) -> Tensor:
+    """Return normal numbers in a layout; the second half has those of the first, elsewhere."""
     noise = torch.empty_like(like)
     rows = noise if noise.is_contiguous() else noise.movedim(1, -1)  # fast only if contiguous
     half = (len(rows) + 1) // 2
     rows[:half].normal_(generator=generator_on(like.device))
-    torch.neg(rows[: len(rows) - half], out=rows[half:])
+    moved = rows[: len(rows) - half].flatten(1)
+    rows[half:].flatten(1).copy_(moved.roll(moved.shape[1] // 2, 1))
     return noise
