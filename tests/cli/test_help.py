@@ -99,3 +99,13 @@ def test_what_is_misspelt_gets_a_suggestion_in_one_line(run_cli, arguments, mess
     assert err.startswith("error: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(GROUP.commands))
+def test_a_command_alone_is_the_command_among_all(name):
+    alone = typer.main.get_command(cli._app(name))
+    assert list(alone.commands) == [name]
+    one, other = alone.commands[name], GROUP.commands[name]
+    pages = [c.get_help(typer.Context(c, info_name=f"pacbayes {name}")) for c in (one, other)]
+    assert pages[0] == pages[1]
+    assert one.callback.__doc__ == other.callback.__doc__

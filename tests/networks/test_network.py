@@ -295,6 +295,31 @@ def test_many_classes_have_the_enumerated_value_and_gradient(estimator, learned_
     assert z_scores(torch.stack(gradients), exact).abs().max() < 5.5  # 64 entries: below 3e-6
 
 
+@pytest.mark.parametrize(
+    ("activation", "estimator"),
+    [("relu", "marginal"), ("sign", "marginal"), ("sign", "leave-one-out")],
+)
+def test_a_label_alone_has_the_value_and_gradient_that_it_has_among_all(activation, estimator):
+    network = dense_network(4, (6,), activation, classes=5, estimator=estimator)
+    x, y = torch.randn(7, 4), torch.arange(7) % 5
+    outcomes = []
+    for ask in (
+        lambda: network(x, 3)[torch.arange(7), y],
+        lambda: network.label_probability(x, y, 3),
+    ):
+        torch.manual_seed(1)
+        p = ask()
+        outcomes.append(
+            [
+                p.detach(),
+                *torch.autograd.grad(p.log().sum(), network.parameters(), allow_unused=True),
+            ]
+        )
+    for one, other in zip(*outcomes, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(*(outcome[0] for outcome in outcomes), rtol=1e-12)
+
+
 def test_probabilities_of_many_classes_sum_to_one():
     network = dense_network(4, (6,), "relu", classes=5)
     total = network(torch.randn(7, 4), 3).sum(-1)

@@ -8,7 +8,7 @@ import torch
 from torch.special import ndtr
 
 from pacbayes.networks import quadrature
-from pacbayes.networks.quadrature import error, step, win_probabilities
+from pacbayes.networks.quadrature import error, label_probability, step, win_probabilities
 
 
 def scores(k, spread=0.5, seed=0):
@@ -89,6 +89,68 @@ def test_far_apart_means_leave_no_doubt_and_no_nan():
     assert torch.isfinite(gradient).all()
 
 
+def of_label(mean, deviation, y):
+    return win_probabilities(mean, deviation).gather(-1, y.unsqueeze(-1)).squeeze(-1)
+
+
+def logarithm_and_slopes(function, mean, deviation, y):
+    """The loss's most demanding form: −ln P, whose gradient must not vanish where P is tiny."""
+    inputs = [t.clone().requires_grad_() for t in (mean, deviation)]
+    value = function(*inputs, y).log()
+    return [value.detach(), *torch.autograd.grad(value.sum(), inputs)]
+
+
+@pytest.mark.parametrize("k", [3, 10])
+@pytest.mark.parametrize("spread", [0.0, 0.7])
+def test_the_labels_probability_and_its_slopes_are_those_among_all_classes(k, spread):
+    mean, deviation = scores(k, spread)
+    y = torch.arange(20) % k
+    mean[0, 0] -= 9  # an unlikely label
+    for spreads in (deviation, deviation[:, :1]):  # one may stand for all
+        found = logarithm_and_slopes(label_probability, mean, spreads, y)
+        expected = logarithm_and_slopes(of_label, mean, spreads, y)
+        for one, other in zip(found, expected, strict=True):
+            assert torch.allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("k", "tolerance"), [(100, 1e-5), (1000, 1e-3)])
+def test_the_labels_slopes_are_near_enough_on_the_coarser_grid(k, tolerance):
+    mean, deviation = scores(k, 0.1)
+    y = mean.argmax(-1) * (torch.arange(20) % 2)
+    found = logarithm_and_slopes(label_probability, mean, deviation, y)
+    expected = logarithm_and_slopes(of_label, mean, deviation, y)
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).abs().max() < tolerance * other.abs().max()
+
+
+def test_the_labels_slopes_are_finite_differences_in_any_shape():
+    mean, deviation = scores(4)
+    inputs = mean[:6].view(2, 3, 4).requires_grad_(), deviation[:6].view(2, 3, 4).requires_grad_()
+    y = torch.tensor([3, 0, 2])  # of both rows
+    assert torch.autograd.gradcheck(lambda *t: label_probability(*t, y), inputs, atol=1e-6)
+
+
+def test_the_labels_probability_is_the_same_in_blocks_of_any_size(monkeypatch):
+    mean, deviation = scores(10)
+    y = torch.arange(20) % 10
+    whole = logarithm_and_slopes(label_probability, mean, deviation, y)
+    monkeypatch.setattr(quadrature, "_NUMBERS", {True: 1, False: 1})
+    for one, other in zip(
+        whole, logarithm_and_slopes(label_probability, mean, deviation, y), strict=True
+    ):
+        assert torch.allclose(one, other, rtol=1e-12, atol=0)
+
+
+def test_a_label_far_from_winning_has_finite_slopes():
+    mean = torch.tensor([[1e4, 0.0, -1e4], [0.0, 0.0, -60.0], [30.0, 0.0, 9.0]]).double()
+    for y in range(3):
+        inputs = (mean.clone().requires_grad_(), torch.ones(3, 3).double().requires_grad_())
+        found = label_probability(*inputs, torch.tensor(y))
+        assert torch.allclose(found, of_label(*inputs, torch.full((3,), y)), rtol=1e-9, atol=1e-300)
+        slopes = torch.autograd.grad((found / found.detach().clamp(min=1e-300)).sum(), inputs)
+        assert all(t.isfinite().all() for t in slopes)
+
+
 def test_more_classes_take_a_finer_grid():
     assert step(10) == 0.4
     assert step(100) < 0.4
@@ -99,6 +161,8 @@ def test_more_classes_take_a_finer_grid():
 def test_deviations_beyond_integration_are_refused():
     with pytest.raises(ValueError, match="differ too much"):
         win_probabilities(torch.zeros(1, 3), torch.tensor([[1.0, 1.0, 1e6]]))
+    with pytest.raises(ValueError, match="differ too much"):
+        label_probability(torch.zeros(1, 3), torch.tensor([[1.0, 1.0, 1e6]]), torch.tensor([1]))
 
 
 @pytest.mark.parametrize(("k", "H"), [(3, 0.9), (10, 0.4), (10, 0.6), (100, 0.2)])

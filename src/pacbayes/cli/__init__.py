@@ -32,7 +32,11 @@ from pacbayes.cli.verify import verify
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(cls=Group, rich_markup_mode=None, pretty_exceptions_enable=False)
+_COMMANDS = {
+    "From data to certified predictions": (train, certify, verify, predict, report, plot, export),
+    "Bounds without a run": (bound, compare, plan),
+    "The paper and this machine": (reproduce, bench, info, allow),
+}
 
 
 def _version(wanted: bool) -> None:
@@ -41,7 +45,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -55,14 +58,19 @@ def _options(
     """
 
 
-for heading, commands in {
-    "From data to certified predictions": (train, certify, verify, predict, report, plot, export),
-    "Bounds without a run": (bound, compare, plan),
-    "The paper and this machine": (reproduce, bench, info, allow),
-}.items():
-    for command in commands:
-        app.command(cls=Command, rich_help_panel=heading)(by_kind(command))
+def _app(only: str | None = None) -> typer.Typer:
+    """Return the command line with all commands, or with one of them."""
+    made = typer.Typer(cls=Group, rich_markup_mode=None, pretty_exceptions_enable=False)
+    made.callback()(_options)
+    for heading, commands in _COMMANDS.items():
+        for command in commands:
+            if only in (None, command.__name__):
+                made.command(cls=Command, rich_help_panel=heading)(by_kind(command))
+    return made
 
+
+app = _app()
+_NAMES = {command.__name__ for commands in _COMMANDS.values() for command in commands}
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _NOBODY_READS = 141  # exit code after a broken pipe, as in `pacbayes … | head`
 _BAD_INPUT = (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError)
@@ -94,8 +102,10 @@ def _run(arguments: list[str]) -> int | None:
 
 def _call(arguments: list[str]) -> int | None:
     _refuse_empty(arguments)
+    # Typer reads the signatures of all commands that it has, for longer than a bound takes.
+    chosen = _app(arguments[0]) if arguments[0] in _NAMES else app
     try:
-        code: int | None = app(arguments, prog_name="pacbayes", standalone_mode=False)
+        code: int | None = chosen(arguments, prog_name="pacbayes", standalone_mode=False)
     except SystemExit as ended:  # typer's exit code after a broken pipe would mean a failed check
         if isinstance(ended.__context__, BrokenPipeError):
             raise ended.__context__ from None

@@ -14,9 +14,9 @@ from torch import Tensor
 from pacbayes.networks.activations import log_sign_probability, sample_sign
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.layers import GaussianLinear
-from pacbayes.networks.quadrature import win_probabilities
+from pacbayes.networks.quadrature import label_probability, win_probabilities
 
-__all__ = ["HEADS", "Head", "aggregated", "differenced", "sampled"]
+__all__ = ["HEADS", "Head", "aggregated", "differenced", "of_label", "sampled"]
 
 Head = Callable[[GaussianLinear, Draw], Draw]
 
@@ -33,6 +33,13 @@ def aggregated(layer: GaussianLinear, a: Draw) -> Draw:
         return Draw(_erf(mean / deviation).squeeze(-1), a.log_prob)
     value = win_probabilities(mean, deviation)
     return Draw(value, a.log_prob.unsqueeze(-1).to(value.device))
+
+
+def of_label(layer: GaussianLinear, a: Draw, y: Tensor) -> Draw:
+    """P(score y is the largest | a), (T, B): of the classes of `aggregated`, the label's alone."""
+    mean, deviation = layer.moments(a.value)  # (T, B, k)
+    value = label_probability(mean, deviation, y)
+    return Draw(value, a.log_prob.to(value.device))
 
 
 def differenced(layer: GaussianLinear, a: Draw) -> Draw:

@@ -117,11 +117,14 @@ class Network(nn.Module):
 
     def draw(self, x: Tensor, T: int) -> Draw:
         """Draw the output T times for each example, (T, B) or (T, B, k)."""
+        return self.head(self.layer, self._activations(x, T))
+
+    def _activations(self, x: Tensor, T: int) -> Draw:
         if T < 1:
             raise ValueError(f"the number of samples must be at least 1, got {T}")
         if self._sealed is None:  # every look at data counts, with gradients or without
             self.seal_prior()
-        return self.head(self.layer, self.body.draw(x, 1 if self.freshness == "exact" else T))
+        return self.body.draw(x, 1 if self.freshness == "exact" else T)
 
     def draw_with(self, x: Tensor, T: int, generator: np.random.Generator) -> Tensor:
         """Return the aggregated output at T draws by numpy's generator, (T, B) or (T, B, k).
@@ -136,4 +139,9 @@ class Network(nn.Module):
     def forward(self, x: Tensor, T: int) -> Tensor:
         """F̂(x), the mean over T draws, (B,) or (B, k), with the chosen gradient estimator."""
         draw = self.draw(x, T)
+        return estimate(draw, self.baseline(draw.value)).mean(0)
+
+    def label_probability(self, x: Tensor, y: Tensor, T: int) -> Tensor:
+        """Return entry y of `forward` for k > 2 classes, (B,): all that a training step needs."""
+        draw = heads.of_label(self.layer, self._activations(x, T), y)
         return estimate(draw, self.baseline(draw.value)).mean(0)

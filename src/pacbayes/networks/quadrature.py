@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,12 +25,14 @@ from pacbayes.bounds.domain import upward
 from pacbayes.devices import wide
 from pacbayes.networks.activations import log_sign_probability
 
-__all__ = ["REACH", "accuracy", "error", "step", "win_probabilities"]
+__all__ = ["REACH", "accuracy", "error", "label_probability", "step", "win_probabilities"]
 
 REACH = 7.0
 _STEPS = (0.4, 0.3, 0.2, 0.18, 0.16, 0.14, 0.12, 0.1, 0.05)
 _GOAL = 1e-8  # no certificate shows that many digits
 _MOST_POINTS = 4001
+_TRAINING_STEP = 0.4
+_NUMBERS = {True: 2**16, False: 2**24}  # of a block: what a CPU's cache holds, or few launches
 
 
 @cache
@@ -68,8 +71,37 @@ def win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
         mean: (…, k).
         deviation: (…, k), or (…, 1) where it is the same for all.
     """
-    mean, deviation, H = wide(mean), wide(deviation), step(mean.shape[-1])
-    with torch.no_grad():  # the position of the grid has no gradient
+    mean, deviation = wide(mean), wide(deviation)
+    z, h = _grid(mean, deviation, step(mean.shape[-1]))
+    v = (z.unsqueeze(-1) - mean.unsqueeze(-2)) / deviation.unsqueeze(-2)  # (…, J, k)
+    below = log_sign_probability(v.new_ones(()), v)
+    others = below.sum(-1, keepdim=True) - below
+    density = (others - 0.5 * v.square()).exp() / deviation.unsqueeze(-2)
+    return h / math.sqrt(math.tau) * density.sum(-2)
+
+
+def label_probability(mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
+    """Return P(the label's class wins), (…), with a gradient, for training.
+
+    The slopes are computed beside the integral, block by block, instead of by autograd on a grid
+    of all classes. The step is 0.4, as in the native engine: up to some fifteen classes that of
+    `win_probabilities`, and near enough for a gradient with more.
+
+    Args:
+        mean: (…, k).
+        deviation: (…, k), or (…, 1) where it is the same for all.
+        label: class indices, (…), or a shape that broadcasts to it.
+    """
+    mean, deviation = wide(mean), wide(deviation)
+    label = label.to(mean.device).expand(mean.shape[:-1])
+    rows = (t.reshape(-1, t.shape[-1]) for t in (mean, deviation))
+    p: Tensor = _LabelProbability.apply(*rows, label.reshape(-1))
+    return p.view(label.shape)
+
+
+def _grid(mean: Tensor, deviation: Tensor, H: float) -> tuple[Tensor, Tensor]:
+    """Return points, (…, J), and their distance, (…, 1); neither has a gradient."""
+    with torch.no_grad():
         least, most = deviation.aminmax(dim=-1, keepdim=True)
         half = math.ceil(REACH / H * (most / least).max().item())
         if 2 * half + 1 > _MOST_POINTS:
@@ -77,11 +109,52 @@ def win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
                 "the standard deviations of the class scores differ too much to integrate; "
                 "try a lower learning rate"
             )
-        h = H * least  # (…, 1)
+        h = H * least
         points = torch.arange(-half, half + 1, dtype=mean.dtype, device=mean.device)
-        z = mean.amax(-1, keepdim=True) + h * points  # (…, J)
-    v = (z.unsqueeze(-1) - mean.unsqueeze(-2)) / deviation.unsqueeze(-2)  # (…, J, k)
-    below = log_sign_probability(v.new_ones(()), v)
-    others = below.sum(-1, keepdim=True) - below
-    density = (others - 0.5 * v.square()).exp() / deviation.unsqueeze(-2)
-    return h / math.sqrt(math.tau) * density.sum(-2)
+        return mean.amax(-1, keepdim=True) + h * points, h
+
+
+class _LabelProbability(torch.autograd.Function):
+    """P(label) of rows of scores, (R, k), and its slopes in their means and deviations."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
+        z, h = _grid(mean, deviation, _TRAINING_STEP)
+        rows = _NUMBERS[mean.device.type == "cpu"] // (z.shape[1] * mean.shape[1])
+        parts = (t.split(max(1, rows)) for t in (z, h, mean, 1 / deviation, label))
+        p, *slopes = map(torch.cat, zip(*map(_with_slopes, *parts), strict=True))
+        ctx.shape = deviation.shape
+        ctx.save_for_backward(*slopes)
+        return p
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        in_mean, in_deviation = ctx.saved_tensors
+        grad = grad.unsqueeze(-1)
+        return grad * in_mean, (grad * in_deviation).sum_to_size(ctx.shape), None
+
+
+def _with_slopes(
+    z: Tensor, h: Tensor, mean: Tensor, inverse: Tensor, label: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Return P = Σ_j w_j, (R,), with slopes in means and deviations, (R, k).
+
+    w_j = h·φ(v_jy)/s_y · Π_{k≠y} Φ(v_jk) at v = (z − μ)/s. The slope of ln w_j is −φ/Φ(v_jk)/s_k in
+    the mean of another class and v_jy/s_y in that of the label's; in deviations it is v times
+    these, and −1/s_y besides. Here u = −v/√2, so that erfc(u) = 2Φ(v) and e^{−u²} ∝ φ(v).
+    """
+    own = label.unsqueeze(-1)  # (R, 1)
+    own_at = own.unsqueeze(-1).expand(-1, z.shape[1], 1)  # (R, J, 1)
+    u = mean.unsqueeze(-2) - z.unsqueeze(-1)  # (R, J, k)
+    u.mul_((inverse * 0.5**0.5).unsqueeze(-2))
+    u_own = u.gather(-1, own_at)
+    cumulative = torch.erfc(u).mul_(0.5).scatter_(-1, own_at, 1.0)  # Φ, but 1 for the label
+    w = (h * inverse.expand_as(mean).gather(-1, own) / math.sqrt(math.tau)).expand_as(z)
+    w = w * u_own.squeeze(-1).square().neg_().exp_() * cumulative.prod(-1)  # (R, J)
+    p, weights = w.sum(-1), w.unsqueeze(-2)
+    slope = torch.mul(u, u).neg_().exp_().div_(cumulative.clamp_(min=1e-300))
+    slope.mul_(-1 / math.sqrt(math.tau)).scatter_(-1, own_at, u_own * -math.sqrt(2))
+    in_mean = torch.bmm(weights, slope).squeeze(-2)
+    in_deviation = torch.bmm(weights, slope.mul_(u)).squeeze(-2) * -math.sqrt(2)
+    in_deviation.scatter_add_(-1, own, -p.unsqueeze(-1))
+    return p, in_mean * inverse, in_deviation * inverse

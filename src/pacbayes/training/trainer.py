@@ -102,12 +102,10 @@ class Trainer(Loop):
             return self._native_steps(self.native, [Batch(index, step, rate, done)])[0]
         self.optimiser.param_groups[0]["lr"] = rate
         y = self.y[index]
-        losses, value = self._losses(self.shown[index], y)
+        losses, probability = self._losses(self.shown[index], y)
         risk = minimised = losses.mean()
         if self.log_loss:
-            minimised = (
-                losses / self.network.task.label_probability(value, y.to(value.device))
-            ).mean()
+            minimised = (losses / probability).mean()
         self.optimiser.zero_grad()
         backward_with_kl(minimised, self.network, self._warmth(done) / self.lam)
         self.optimiser.step()
@@ -135,15 +133,23 @@ class Trainer(Loop):
         return min(1.0, done / warmup) if warmup else 1.0
 
     def _losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return every example's loss, (B,), with the estimator's gradient, and the bare output."""
-        s = self.settings
-        if s.estimator not in ("reinforce", "reinforce-per-example"):
+        """Return every example's loss, (B,), with the estimator's gradient, and P(label) without.
+
+        P(label) is bounded away from zero.
+        """
+        s, task = self.settings, self.network.task
+        if s.estimator in ("reinforce", "reinforce-per-example"):
+            per_example = s.estimator == "reinforce-per-example"
+            draw = draw_weights(self.network, x, s.samples, per_example=per_example)
+            losses = estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
+            value = draw.value.mean(0)
+        elif self.network.outputs > 1:
+            own = self.network.label_probability(x, y, s.samples)
+            return 1 - own, own.detach().clamp(min=1e-300)
+        else:
             value = self.network(x, s.samples)
-            return self.network.loss(value, y), value.detach()
-        per_example = s.estimator == "reinforce-per-example"
-        draw = draw_weights(self.network, x, s.samples, per_example=per_example)
-        losses = estimate(Draw(self.network.loss(draw.value, y), draw.log_prob)).mean(0)
-        return losses, draw.value.mean(0)
+            losses = self.network.loss(value, y)
+        return losses, task.label_probability(value.detach(), y.to(value.device))
 
     @torch.no_grad()
     def _batch_risk(self, index: Tensor, step: int) -> Tensor:
