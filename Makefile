@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors modules convolutions reading tables tuning mutants faults dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors modules growth reading tables tuning mutants faults dist clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -73,8 +73,8 @@ modules: .venv/installed
 priors: .venv/installed
 	$(BIN)/python benchmarks/priors.py
 
-convolutions: .venv/installed
-	$(BIN)/python benchmarks/convolutions.py
+growth: .venv/installed
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/growth.py
 
 reading: .venv/installed
 	$(BIN)/python benchmarks/reading.py

@@ -4,7 +4,7 @@
 python benchmarks/conv_step.py
 ```
 
-The network is that of the data-free priors of `convolutions.py`, in batches of 256. A step draws
+The network is that of `pacbayes train --network conv`, in batches of 256. A step draws
 locally, as `stochastic` trains; or it draws the weights once for the batch, which is a plain torch
 step beside four draws; or it is one of the module alone, with fixed weights. The three take turns.
 Times are CPU time on one thread, medians over the turns, and the ratio is the median of the turns'

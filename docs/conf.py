@@ -57,8 +57,8 @@ _PAGES = {
     "../benchmarks": "measurements/index.md",
     "../results": "measurements/index.md",
     "../benchmarks/evaluation.md": "measurements/evaluation.md",
+    "../benchmarks/growth.md": "measurements/growth.md",
     "../benchmarks/priors.md": "measurements/priors.md",
-    "../benchmarks/convolutions.md": "measurements/convolutions.md",
     "../benchmarks/recipes.md": "measurements/recipes.md",
     "../benchmarks/results.md": "measurements/speed.md",
     "../benchmarks/tables.md": "measurements/tables.md",
@@ -66,7 +66,6 @@ _PAGES = {
     "../results/certificates/README.md": "measurements/certificates.md",
     "../results/certificates/modules.md": "measurements/modules.md",
     "../benchmarks/conv_step.md": "measurements/conv_step.md",
-    "../benchmarks/features.md": "measurements/features.md",
     "../results/paper/table1.md": "measurements/paper.md",
     "../src/pacbayes/networks/quadrature.py": "api/networks.md#networks-quadrature",
 }

@@ -1,0 +1,138 @@
+"""Measure how cost and memory grow, one thread: `make growth`.
+
+One thing grows at a time; the others stay at 10 000 examples of 100 inputs, two hidden layers of
+100 relu units, two classes and T = 20. A point is a process of its own. It trains one epoch (T = 2,
+batches of 100) and issues a certificate of the same network, both with the native engine. Times are
+CPU seconds. Memory is the peak beyond that of training, with the data; wide networks need more in
+training.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+STORE = HERE / "growth.jsonl"
+BASE = {"examples": 10_000, "T": 20, "width": 100, "depth": 2, "classes": 2, "inputs": 100}
+AXES = {
+    "examples": (2_500, 10_000, 40_000, 160_000),
+    "T": (5, 20, 80, 320),
+    "width": (25, 100, 400, 1_600),
+    "depth": (1, 2, 4, 8),
+    "classes": (2, 8, 32, 100),
+    "inputs": (25, 100, 400, 1_600),
+}
+MEASURED = {
+    "train": "an epoch, CPU seconds",
+    "certify": "a certificate, CPU seconds",
+    "memory": "a certificate's memory, MB",
+}
+
+
+def measure(point: dict[str, int]) -> dict[str, float]:
+    """Train and certify at one point; return CPU seconds and memory."""
+    import torch
+
+    from pacbayes import Settings, Trainer, build_network, certify
+
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    n, d, k = point["examples"], point["inputs"], point["classes"]
+    x = torch.randn(n, d, generator=generator)
+    y = torch.randint(k, (n,), generator=generator)
+    y = 2.0 * y - 1 if k == 2 else y
+    widths = (point["width"],) * point["depth"]
+    given = {"epochs": 1, "samples": 2, "batch_size": 100, "evaluation_samples": 1}
+    settings = Settings.of("fast", widths=widths, classes=k, **given)
+    network = build_network(settings, d, k)
+    trainer = Trainer(network, x, y, settings)
+    start = time.process_time()
+    for _ in trainer.steps():
+        pass
+    trained = time.process_time()
+    certify(network, x[:200], y[:200], samples=2, repeats=True)  # loads what is loaded later
+    before, ready = peak(), time.process_time()
+    certify(network, x, y, samples=point["T"], repeats=True)
+    return {
+        "train": trained - start,
+        "certify": time.process_time() - ready,
+        "memory": peak() - before,
+    }
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def points() -> dict[str, dict[str, int]]:
+    every = [BASE | {axis: value} for axis, values in AXES.items() for value in values]
+    return {json.dumps(point): point for point in every}
+
+
+def made() -> dict[str, dict[str, float]]:
+    lines = STORE.read_text().splitlines() if STORE.exists() else []
+    return {json.dumps(r["point"]): r["found"] for r in map(json.loads, lines)}
+
+
+def table(found: dict[str, dict[str, float]]) -> str:
+    lines = ["# How cost grows\n", (__doc__ or "").strip() + "\n", "![growth](growth.svg)\n"]
+    lines += [f"| grows | value | {' | '.join(MEASURED.values())} |", "|---|---:|---:|---:|---:|"]
+    for axis, values in AXES.items():
+        for value in values:
+            r = found[json.dumps(BASE | {axis: value})]
+            cells = (f"{r['train']:.2f}", f"{r['certify']:.2f}", f"{r['memory']:.0f}")
+            lines.append(f"| {axis} | {value:,} | {' | '.join(cells)} |".replace(",", " "))
+    lines.append("\nSlopes at the end, of log cost against log size (1 is proportional):\n")
+    lines += ["| grows | an epoch | a certificate |", "|---|---:|---:|"]
+    for axis, values in AXES.items():
+        a, b = (found[json.dumps(BASE | {axis: value})] for value in values[-2:])
+        ratio = math.log(values[-1] / values[-2])
+        steep = (math.log(b[name] / a[name]) / ratio for name in ("train", "certify"))
+        lines.append(f"| {axis} | {' | '.join(f'{slope:.2f}' for slope in steep)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(found: dict[str, dict[str, float]]) -> None:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams |= {"svg.hashsalt": "growth", "font.size": 8}
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(9, 5), layout="constrained")
+    for place, (axis, values) in zip(axes.flat, AXES.items(), strict=True):
+        for name, label in MEASURED.items():
+            each = [max(found[json.dumps(BASE | {axis: v})][name], 0.01) for v in values]
+            place.plot(values, each, marker="o", markersize=3, label=label)
+        place.set(xscale="log", yscale="log", title=axis, ylim=(0.01, 1_000))
+        place.set_xticks(values, [f"{v:,}".replace(",", " ") for v in values])
+        place.minorticks_off()
+        place.grid(alpha=0.3)
+    axes[0, 0].legend(fontsize=7)
+    figure.savefig(HERE / "growth.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(json.loads(sys.argv[1]))))
+        return
+    for key, point in points().items():
+        if key not in made():
+            call = [sys.executable, __file__, key]
+            done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
+            with STORE.open("a") as file:
+                file.write(json.dumps({"point": point, "found": json.loads(done.stdout)}) + "\n")
+            print(key, done.stdout.strip(), flush=True)
+    found = made()
+    (HERE / "growth.md").write_text(table(found))
+    draw(found)
+
+
+if __name__ == "__main__":
+    main()
