@@ -339,6 +339,17 @@ def test_predictions_are_drawn_one_by_one(images):
     assert set(predict_randomised(network, images[0][:20]).tolist()) <= {-1.0, 1.0}
 
 
+def test_labels_of_shared_draws_have_the_same_distribution_each():
+    torch.manual_seed(0)
+    network = stochastic(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), seed=0).eval()
+    x = torch.tensor([[0.4, -1.0]])
+    labels = predict_randomised(network, x.expand(20_000, 2), shared=4).view(-1, 4)
+    wanted = network.draw(x, 20_000).value.double()  # F of 20 000 networks
+    apart = labels.double().mean() - wanted.mean()
+    spread = (labels.double().mean(1).var() / 5_000 + wanted.var() / 20_000).sqrt()
+    assert abs(apart) < 5 * spread  # false alarm 6e-7
+
+
 class Twice(nn.Module):
     """Its last layer is used twice, or its output is changed afterwards."""
 

@@ -213,10 +213,15 @@ def exact_risk(network: Network, x: Tensor, y: Tensor) -> EmpiricalRisk:
 
 
 @torch.no_grad()
-def predict_randomised(network: Network, x: Tensor) -> Tensor:
-    """Draw a label with fresh weights for every example, ±1 or an index: what the bound covers."""
+def predict_randomised(network: Network, x: Tensor, *, shared: int = 1) -> Tensor:
+    """Draw a label with fresh weights for every example, ±1 or an index: what the bound covers.
+
+    Args:
+        shared: examples that share a draw, where weights are drawn for a batch. Each label keeps
+            its distribution and an error rate its mean; labels of a block depend on each other.
+    """
     blocks = []
-    size = 1 if network.freshness == "per-batch" else _ROWS
+    size = shared if network.freshness == "per-batch" else _ROWS
     for inputs in x.split(size):
         blocks.append(network.task.draw(network.draw(inputs, 1).value[0]))
     return torch.cat(blocks)

@@ -41,6 +41,7 @@ __all__ = [
 
 VOTES = 100
 FEW_VOTES = 10  # of a module, whose draws are dear
+_SHARED = 64  # test examples for a draw of a module, as in a certificate
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     fast = sampler(network)
     if fast is None:  # weights are drawn for a batch
         with seeded(run.settings.seed, "prediction"):
-            return predict_randomised(network, x), majority_vote(network, x, votes_of(network))
+            labels = predict_randomised(network, x, shared=_SHARED)
+            return labels, majority_vote(network, x, votes_of(network))
     ask = partial(decide, network, x=x, seed=run.settings.seed, samples=VOTES, sampler=fast)
     output = ask(predictor=Predictor.VOTE).output
     assert output is not None
