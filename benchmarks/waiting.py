@@ -150,10 +150,11 @@ def main() -> None:
         "|---|---:|---:|---:|---:|",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        _prepare(Path(folder), sources["before"])
         for name, (code, arguments, steps) in rows(Path(folder)).items():
             if args.only not in name:
                 continue
+            if arguments[:1] == ["report"]:
+                _prepare(Path(folder), sources["before"])
             found = measure(sources, code, arguments, args.repeats, args.attempts)
             times = [shown(found[which], steps) for which in sources]
             peaks = ["–" if one is None else f"{one['peak']:.0f} MB" for one in found.values()]
