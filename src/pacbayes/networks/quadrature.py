@@ -84,7 +84,7 @@ def label_probability(mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
     """Return P(the label's class wins), (…), with a gradient, for training.
 
     The slopes are computed beside the integral, block by block, instead of by autograd on a grid
-    of all classes. The step is 0.4, as in the native engine: up to some fifteen classes that of
+    of all classes. The step is 0.4, as in the native engine: up to twelve classes that of
     `win_probabilities`, and near enough for a gradient with more.
 
     Args:
