@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faults.mutations import damage
-from faults.scene import Outcome, called, resume
+from faults.scene import called, resume
 
 __all__ = ["case"]
 
@@ -79,7 +79,9 @@ def case(number: int, scene: Path, work: Path) -> tuple[str, str | None]:
         commands, data = _KINDS[kind]
         files = sorted(p for p in Path(kind).rglob("*") if p.is_file() and _matters(p))
         path, command = rng.choice(files), rng.choice(commands)
-        others = [p for p in files if p != path] or [Path("data.npz")]
+        elsewhere = [p for p in Path().rglob("*.*") if p.is_file() and p.suffix == path.suffix]
+        others = [p for p in (files if rng.random() < 0.5 else sorted(elsewhere)) if p != path]
+        others = others or [Path("data.npz")]
         command = tuple({"RUN": kind, "DATA": data}.get(str(word), word) for word in command)
     done = f"{path}: {damage(path, others, rng)}; {' '.join(map(str, command))}"
     return done, _fault(command)
@@ -94,20 +96,8 @@ def _fault(command: tuple[object, ...]) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ended = _loaded(str(command[1])) if command[0] == "load" else called(*command)
+            ended = called(*command)
     finally:
         signal.alarm(0)
-    stray = [p for p in Path().rglob(".*") if p.is_file()]
+    stray = [p for p in Path().rglob(".*") if not p.is_dir()]
     return ended.fault or (f"left {stray}" if stray else None)
-
-
-def _loaded(folder: str) -> Outcome:
-    import pacbayes
-
-    try:
-        pacbayes.load(folder)
-    except (ValueError, OSError) as error:
-        return Outcome(2, "", f"error: {' '.join(str(error).split())}\n")
-    except Exception as error:
-        return Outcome(2, "", "", f"{type(error).__name__}: {error}")
-    return Outcome(0, "", "")
