@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -44,6 +45,7 @@ __all__ = [
 
 Record = TypeVar("Record")
 _PART, _DAY = ".part", 86_400.0
+_HERE, _EXCHANGE = -100, 2  # of Linux's renameat2: paths from here on, and both change places
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -237,12 +239,28 @@ def new_folder(folder: Path, own: Collection[str]) -> Iterator[Path]:
     try:
         yield building
         building.chmod(0o777 & ~_umask())
-        if folder.exists():
-            os.replace(folder, _aside(folder))
-        os.replace(building, folder)
-        shutil.rmtree(_aside(folder), ignore_errors=True)
+        if not folder.exists():
+            os.replace(building, folder)
+        elif not _exchanged(building, folder):
+            _replace_in_steps(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    """Exchange two folders in one step; return whether the system could."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    paths = os.fsencode(a), os.fsencode(b)
+    return exchange is not None and exchange(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0
+
+
+def _replace_in_steps(building: Path, folder: Path) -> None:
+    """Put a new folder in the place of an old one, which comes back if that fails."""
+    os.replace(folder, _aside(folder))
+    try:
+        os.replace(building, folder)
+    finally:
+        recover(folder)
 
 
 def recover(folder: Path) -> None:
