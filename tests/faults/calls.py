@@ -14,13 +14,22 @@ from typing import Any
 
 from faults.scene import Outcome, called
 
-__all__ = ["ERRORS", "begun", "counted", "die", "disturbed", "ended", "failing", "in_a_child"]
+__all__ = [
+    "CHANGES",
+    "ERRORS",
+    "begun",
+    "die",
+    "disturbed",
+    "ended",
+    "failing",
+    "in_a_child",
+    "listed",
+]
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE)
-_CALLS = (
-    *("replace", "rename", "fsync", "link", "unlink", "chmod", "mkdir", "rmdir", "open"),
-    *("scandir", "listdir"),
-)
+CHANGES = ("write", "replace", "rename", "link", "unlink", "mkdir", "rmdir")
+_CALLS = (*CHANGES[1:], "fsync", "chmod", "open", "scandir", "listdir")
+Before = Callable[[str], None]  # with the name of the call
 
 
 def in_a_child(act: Callable[[], Outcome]) -> Outcome | None:
@@ -59,7 +68,7 @@ def disturbed(
     """Run a command that is struck before one call, or `lasting` before all from then on."""
     calls = [0]
 
-    def before() -> None:
+    def before(_: str) -> None:
         calls[0] += 1
         if calls[0] - 1 == at or (lasting and calls[0] > at):
             strike()
@@ -82,33 +91,34 @@ def failing(code: int) -> Callable[[], None]:
     return fail
 
 
-def counted(command: tuple[object, ...], log: Path) -> Outcome:
-    """Run a command, and write the number of its calls to a file."""
-    calls: list[int] = []
-    _patch(lambda: calls.append(1))
+def listed(command: tuple[object, ...], log: Path) -> Outcome:
+    """Run a command, and write the names of its calls to a file."""
+    calls: list[str] = []
+    _patch(calls.append)
     outcome = called(*command)
-    log.write_text(str(len(calls)))
+    names = list(calls)
+    log.write_text(json.dumps(names))
     return outcome
 
 
-def _patch(before: Callable[[], None]) -> None:
+def _patch(before: Before) -> None:
     """Call `before` ahead of this process's calls, and in the middle of its writes."""
     for name in _CALLS:
-        setattr(os, name, _watched(getattr(os, name), before))
+        setattr(os, name, _watched(name, getattr(os, name), before))
     builtins.open = io.open = _opening(io.open, before)  # type: ignore[assignment]
 
 
-def _watched(original: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
+def _watched(name: str, original: Callable[..., Any], before: Before) -> Callable[..., Any]:
     def watched(*arguments: Any, **given: Any) -> Any:
-        before()
+        before(name)
         return original(*arguments, **given)
 
     return watched
 
 
-def _opening(original: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
+def _opening(original: Callable[..., Any], before: Before) -> Callable[..., Any]:
     def opened(*arguments: Any, **given: Any) -> Any:
-        before()
+        before("open")
         file = original(*arguments, **given)
         if file.writable():
             file.write = _halving(file, file.write, before)
@@ -117,14 +127,12 @@ def _opening(original: Callable[..., Any], before: Callable[[], None]) -> Callab
     return opened
 
 
-def _halving(
-    file: Any, write: Callable[[Any], int], before: Callable[[], None]
-) -> Callable[[Any], int]:
+def _halving(file: Any, write: Callable[[Any], int], before: Before) -> Callable[[Any], int]:
     def halves(content: Any) -> int:
         half = len(content) // 2
         write(content[:half])
         file.flush()
-        before()
+        before("write")
         return half + write(content[half:])
 
     return halves

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faults.calls import ERRORS, counted, die, disturbed, failing, in_a_child
+from faults.calls import CHANGES, ERRORS, die, disturbed, failing, in_a_child, listed
 from faults.scene import FIT, called, resume
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "case",
     "copied",
     "does_not_hold",
+    "struck",
     "undisturbed",
     "warm",
     "wrong_in_the_end",
@@ -59,16 +60,26 @@ def case(number: int, scene: Path, work: Path, *, kill: bool) -> tuple[str, str 
     """Disturb a command at one of its calls, and start it again; return what went wrong."""
     rng = random.Random(f"{kill} {number}")
     act = rng.choice([act for act in ACTS if (scene / act.folder).exists()])
-    want, count = undisturbed(act, scene, work)
-    at, code, lasting = rng.randrange(count), rng.choice(ERRORS), rng.random() < 0.5
+    names = undisturbed(act, scene, work)[1]
+    changes = [i for i, name in enumerate(names) if name in CHANGES]
+    at = rng.choice(rng.choice([changes, range(len(names))]))
+    code = None if kill else rng.choice(ERRORS)
+    return struck(act, at, code, scene, work, lasting=rng.random() < 0.5)
+
+
+def struck(
+    act: Act, at: int, code: int | None, scene: Path, work: Path, *, lasting: bool = False
+) -> tuple[str, str | None]:
+    """Kill a command at one of its calls, or fail it with an error; return what went wrong."""
+    want, names = undisturbed(act, scene, work)
     copied(scene, work, act)
-    how = "kill" if kill else f"{errno.errorcode[code]} {'from' if lasting else 'at'}"
-    done = f"{how} call {at} of {count}; {' '.join(map(str, act.command))}"
-    strike = die if kill else failing(code)
+    how = "kill at" if code is None else f"{errno.errorcode[code]} {'from' if lasting else 'at'}"
+    done = f"{how} call {at} of {len(names)}, {names[at]}; {' '.join(map(str, act.command))}"
+    strike = die if code is None else failing(code)
     outcome = in_a_child(lambda: disturbed(act.command, at, strike, lasting=lasting))
-    if kill and outcome is not None:
+    if code is None and outcome is not None:
         return done, "it ended before that call"
-    if not kill and (outcome is None or outcome.fault or outcome.code == 1):
+    if code is not None and (outcome is None or outcome.fault or outcome.code == 1):
         return done, f"ended with {outcome}"
     if act.holds and (wrong := does_not_hold(act)):
         return done, wrong
@@ -91,16 +102,16 @@ def wrong_in_the_end(act: Act, want: dict[str, Any]) -> str | None:
     return same_contents(want, contents(Path(act.folder)))
 
 
-_KNOWN: dict[tuple[Path, Act], tuple[dict[str, Any], int]] = {}
+_KNOWN: dict[tuple[Path, Act], tuple[dict[str, Any], list[str]]] = {}
 
 
-def undisturbed(act: Act, scene: Path, work: Path) -> tuple[dict[str, Any], int]:
-    """Return what a folder holds without a fault, and the number of calls."""
+def undisturbed(act: Act, scene: Path, work: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return what a folder holds without a fault, and the names of the calls."""
     if (scene, act) not in _KNOWN:
         copied(scene, work, act)
         log = work / "calls"
-        in_a_child(lambda: counted(act.command, log))
-        _KNOWN[scene, act] = contents(Path(act.folder)), int(log.read_text())
+        in_a_child(lambda: listed(act.command, log))
+        _KNOWN[scene, act] = contents(Path(act.folder)), json.loads(log.read_text())
     return _KNOWN[scene, act]
 
 

@@ -21,7 +21,7 @@ def case(number: int, scene: Path, work: Path) -> tuple[str, str | None]:
     """Run a command twice, or with another, at the same time; return what went wrong."""
     rng = random.Random(f"pair {number}")
     act = rng.choice([act for act in ACTS if (scene / act.folder).exists()])
-    want, count = undisturbed(act, scene, work)
+    want, names = undisturbed(act, scene, work)
     other = act.command
     if act.holds:
         other = rng.choice([act.command, ("verify", act.folder)])
@@ -29,7 +29,7 @@ def case(number: int, scene: Path, work: Path) -> tuple[str, str | None]:
         other = rng.choice([other, (*_CERTIFY, "--networks", 3)])
     copied(scene, work, act)
     delay, killed = rng.choice([0.0, 0.01, 0.03, 0.1]), rng.random() < 0.25
-    at = rng.randrange(count) if killed else -1
+    at = rng.randrange(len(names)) if killed else -1
     first = begun(lambda: disturbed(act.command, at, die))
     second = begun(_late(other, delay))
     ends = [ended(first), ended(second)]
