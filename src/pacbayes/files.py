@@ -34,6 +34,7 @@ __all__ = [
     "load_json",
     "load_record",
     "load_tensors",
+    "load_versioned",
     "new_folder",
     "parsed",
     "recover",
@@ -105,6 +106,17 @@ def load_json(path: Path) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
+
+
+def load_versioned(path: Path, newest: int, oldest: int = 1) -> Any:
+    """Return the contents of a JSON file; refuse formats that this version does not read."""
+    record = load_json(path)
+    found = record.get("format") if isinstance(record, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool) or oldest <= found <= newest:
+        return record  # what is not a format at all is found with the other fields
+    what = "update pacbayes" if found > newest else "make it again with this version"
+    known = f"{newest}" if oldest == newest else f"{oldest} to {newest}"
+    raise ValueError(f"{path} has format {found:d}, but this pacbayes reads {known}; {what}")
 
 
 def load_record(kind: type[Record], path: Path) -> Record:

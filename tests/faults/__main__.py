@@ -55,6 +55,7 @@ def main() -> int:
     if not (work / "scene" / "data.csv").exists():
         scene.build(work / "scene")
     interrupted.warm(work / "scene", work / "warm")
+    damaged.warm(work / "scene", work / "warm")
     results = _read(log)
     end = time.monotonic() + 60 * options.minutes
     for kind in [options.only] if options.only else KINDS:

@@ -13,7 +13,7 @@ from pathlib import Path
 from faults.mutations import damage
 from faults.scene import called, resume
 
-__all__ = ["case"]
+__all__ = ["case", "warm"]
 
 _NETWORK: Sequence[tuple[object, ...]] = (
     ("certify", "RUN", "-T", "2"),
@@ -26,6 +26,7 @@ _NETWORK: Sequence[tuple[object, ...]] = (
     ("export", "RUN", "--format", "onnx", "--method", "drawn", "--out", "out.onnx"),
     ("plot", "RUN", "--out", "out.png"),
 )
+_OFTEN = _NETWORK[:6] * 4  # the others take seconds
 _CLASSIFIER = (
     ("certify", "RUN"),
     ("verify", "RUN"),
@@ -42,15 +43,15 @@ _STORE = (
 )
 _LOAD = ("load", "RUN")
 _KINDS = {  # commands on a folder, and the data that they predict
-    "arrays": ((*_NETWORK, resume("arrays")), "data.npz"),
-    "learned": ((*_NETWORK, resume("learned")), "data.csv"),
+    "arrays": ((*_NETWORK, *_OFTEN, resume("arrays")), "data.npz"),
+    "learned": ((*_NETWORK, *_OFTEN, resume("learned")), "data.csv"),
     "unfinished": (
         (resume("unfinished"), resume("unfinished"), ("plot", "RUN", "--out", "a.png")),
         "",
     ),
     "learning": ((resume("learning"),), ""),
     "classifier": ((*_CLASSIFIER, _LOAD), "data.csv"),
-    "estimator": ((*_NETWORK[2:5], _NETWORK[7], _LOAD), "data.csv"),
+    "estimator": ((*_NETWORK[2:5] * 4, _NETWORK[7], *[_LOAD] * 4), "data.csv"),
     "store": (_STORE, ""),
 }
 _DATA = {
@@ -85,6 +86,16 @@ def case(number: int, scene: Path, work: Path) -> tuple[str, str | None]:
         command = tuple({"RUN": kind, "DATA": data}.get(str(word), word) for word in command)
     done = f"{path}: {damage(path, others, rng)}; {' '.join(map(str, command))}"
     return done, _fault(command)
+
+
+def warm(scene: Path, work: Path) -> None:
+    """Run the commands that import most, so that the processes of the cases need not."""
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(scene, work)
+    os.chdir(work)
+    for command in (*_NETWORK[4:], *_STORE, ("load", "classifier")):
+        words = {"RUN": "learned", "DATA": "data.csv"}
+        called(*(words.get(str(word), word) for word in command))
 
 
 def _matters(path: Path) -> bool:
