@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 
 import pytest
 import torch
@@ -106,8 +107,46 @@ def test_json_that_is_nested_too_deeply_is_damaged(tmp_path):
         load_json(path)
 
 
+def replaced(folder):
+    with new_folder(folder, ["*"]) as building:
+        (building / "old").touch()
+    with new_folder(folder, ["*"]) as building:
+        (building / "new").touch()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges folders")
+def test_a_folder_is_replaced_in_one_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_replace_in_steps", None)
+    replaced(tmp_path / "a")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "new"]
+
+
+def test_a_folder_is_replaced_in_two_steps_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_exchanged", lambda a, b: False)
+    replaced(tmp_path / "a")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "new"]
+
+
+def test_a_folder_whose_replacement_fails_is_back_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_exchanged", lambda a, b: False)
+    folder, original = tmp_path / "a", os.replace
+    with new_folder(folder, ["*"]) as building:
+        (building / "old").touch()
+
+    def failing(a, b):
+        if b == folder and "part" in str(a):
+            raise OSError(errno.ENOSPC, "no space left")
+        original(a, b)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match="no space"), new_folder(folder, ["*"]):
+        pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "old"]
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_folder_that_was_being_replaced_comes_back(tmp_path, monkeypatch, step):
+    monkeypatch.setattr(files, "_exchanged", lambda a, b: False)
     folder, done = tmp_path / "a", []
     with new_folder(folder, ["*"]) as building:
         (building / "old").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -33,6 +34,7 @@ __all__ = [
     "load_json",
     "load_record",
     "load_tensors",
+    "load_versioned",
     "new_folder",
     "parsed",
     "recover",
@@ -44,6 +46,7 @@ __all__ = [
 
 Record = TypeVar("Record")
 _PART, _DAY = ".part", 86_400.0
+_HERE, _EXCHANGE = -100, 2  # of Linux's renameat2: paths from here on, and both change places
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -103,6 +106,17 @@ def load_json(path: Path) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
+
+
+def load_versioned(path: Path, newest: int, oldest: int = 1) -> Any:
+    """Return the contents of a JSON file; refuse formats that this version does not read."""
+    record = load_json(path)
+    found = record.get("format") if isinstance(record, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool) or oldest <= found <= newest:
+        return record  # what is not a format at all is found with the other fields
+    what = "update pacbayes" if found > newest else "make it again with this version"
+    known = f"{newest}" if oldest == newest else f"{oldest} to {newest}"
+    raise ValueError(f"{path} has format {found:d}, but this pacbayes reads {known}; {what}")
 
 
 def load_record(kind: type[Record], path: Path) -> Record:
@@ -237,12 +251,28 @@ def new_folder(folder: Path, own: Collection[str]) -> Iterator[Path]:
     try:
         yield building
         building.chmod(0o777 & ~_umask())
-        if folder.exists():
-            os.replace(folder, _aside(folder))
-        os.replace(building, folder)
-        shutil.rmtree(_aside(folder), ignore_errors=True)
+        if not folder.exists():
+            os.replace(building, folder)
+        elif not _exchanged(building, folder):
+            _replace_in_steps(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    """Exchange two folders in one step; return whether the system could."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    paths = os.fsencode(a), os.fsencode(b)
+    return exchange is not None and exchange(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0
+
+
+def _replace_in_steps(building: Path, folder: Path) -> None:
+    """Put a new folder in the place of an old one, which comes back if that fails."""
+    os.replace(folder, _aside(folder))
+    try:
+        os.replace(building, folder)
+    finally:
+        recover(folder)
 
 
 def recover(folder: Path) -> None:

@@ -147,6 +147,16 @@ def test_another_split_is_not_what_the_seed_draws(folder):
     assert "bound set" in failed(folder)
 
 
+@pytest.mark.parametrize("index", [-1, 569, 2**62])
+def test_a_bound_set_outside_the_examples_is_no_evidence(folder, index):
+    def forged(e):
+        e["rows"][-1] = index
+
+    forge_evidence(folder, forged)
+    reseal(folder)
+    assert failed(folder) == failed_fully(folder) == {"evidence"}
+
+
 def test_a_split_of_another_seed_does_not_fit_either(folder):
     forge(folder / "run.json", lambda run: run.update(seed=run["seed"] + 1))
     reseal(folder)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -71,9 +72,13 @@ def test_plain_verification_runs_without_torch_and_models(forest):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_forged_bound_ends_with_exit_code_one(forest, run_cli, tmp_path):
-    import shutil
+def test_a_folder_comes_back_that_a_kill_has_left_aside(forest, run_cli, tmp_path):
+    shutil.copytree(forest, tmp_path / ".f.old")
+    assert run_cli("verify", tmp_path / "f")[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
+
+def test_a_forged_bound_ends_with_exit_code_one(forest, run_cli, tmp_path):
     shutil.copytree(forest, tmp_path / "f")
     path = tmp_path / "f" / "certificate.json"
     record = json.loads(path.read_text())

@@ -113,9 +113,9 @@ def test_a_lease_that_was_taken_since_we_looked_stays_its_holders(tmp_path, monk
     os.utime(path, (0, 0))
     created = Lease._created
 
-    def late(self, file):
+    def late(self, *given):
         path.write_text("theirs")
-        return created(self, file)
+        return created(self, *given)
 
     monkeypatch.setattr(Lease, "_created", late)
     with store.lease(RUN) as ours:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faults.mutations import damage
-from faults.scene import Outcome, called, resume
+from faults.scene import called, resume
 
-__all__ = ["case"]
+__all__ = ["case", "warm"]
 
 _NETWORK: Sequence[tuple[object, ...]] = (
     ("certify", "RUN", "-T", "2"),
@@ -26,6 +26,7 @@ _NETWORK: Sequence[tuple[object, ...]] = (
     ("export", "RUN", "--format", "onnx", "--method", "drawn", "--out", "out.onnx"),
     ("plot", "RUN", "--out", "out.png"),
 )
+_OFTEN = _NETWORK[:6] * 4  # the others take seconds
 _CLASSIFIER = (
     ("certify", "RUN"),
     ("verify", "RUN"),
@@ -42,15 +43,15 @@ _STORE = (
 )
 _LOAD = ("load", "RUN")
 _KINDS = {  # commands on a folder, and the data that they predict
-    "arrays": ((*_NETWORK, resume("arrays")), "data.npz"),
-    "learned": ((*_NETWORK, resume("learned")), "data.csv"),
+    "arrays": ((*_NETWORK, *_OFTEN, resume("arrays")), "data.npz"),
+    "learned": ((*_NETWORK, *_OFTEN, resume("learned")), "data.csv"),
     "unfinished": (
         (resume("unfinished"), resume("unfinished"), ("plot", "RUN", "--out", "a.png")),
         "",
     ),
     "learning": ((resume("learning"),), ""),
     "classifier": ((*_CLASSIFIER, _LOAD), "data.csv"),
-    "estimator": ((*_NETWORK[2:5], _NETWORK[7], _LOAD), "data.csv"),
+    "estimator": ((*_NETWORK[2:5] * 4, _NETWORK[7], *[_LOAD] * 4), "data.csv"),
     "store": (_STORE, ""),
 }
 _DATA = {
@@ -79,10 +80,22 @@ def case(number: int, scene: Path, work: Path) -> tuple[str, str | None]:
         commands, data = _KINDS[kind]
         files = sorted(p for p in Path(kind).rglob("*") if p.is_file() and _matters(p))
         path, command = rng.choice(files), rng.choice(commands)
-        others = [p for p in files if p != path] or [Path("data.npz")]
+        elsewhere = [p for p in Path().rglob("*.*") if p.is_file() and p.suffix == path.suffix]
+        others = [p for p in (files if rng.random() < 0.5 else sorted(elsewhere)) if p != path]
+        others = others or [Path("data.npz")]
         command = tuple({"RUN": kind, "DATA": data}.get(str(word), word) for word in command)
     done = f"{path}: {damage(path, others, rng)}; {' '.join(map(str, command))}"
     return done, _fault(command)
+
+
+def warm(scene: Path, work: Path) -> None:
+    """Run the commands that import most, so that the processes of the cases need not."""
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(scene, work)
+    os.chdir(work)
+    for command in (*_NETWORK[4:], *_STORE, ("load", "classifier")):
+        words = {"RUN": "learned", "DATA": "data.csv"}
+        called(*(words.get(str(word), word) for word in command))
 
 
 def _matters(path: Path) -> bool:
@@ -94,20 +107,8 @@ def _fault(command: tuple[object, ...]) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ended = _loaded(str(command[1])) if command[0] == "load" else called(*command)
+            ended = called(*command)
     finally:
         signal.alarm(0)
-    stray = [p for p in Path().rglob(".*") if p.is_file()]
+    stray = [p for p in Path().rglob(".*") if not p.is_dir()]
     return ended.fault or (f"left {stray}" if stray else None)
-
-
-def _loaded(folder: str) -> Outcome:
-    import pacbayes
-
-    try:
-        pacbayes.load(folder)
-    except (ValueError, OSError) as error:
-        return Outcome(2, "", f"error: {' '.join(str(error).split())}\n")
-    except Exception as error:
-        return Outcome(2, "", "", f"{type(error).__name__}: {error}")
-    return Outcome(0, "", "")

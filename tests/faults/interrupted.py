@@ -7,13 +7,12 @@ import json
 import os
 import random
 import shutil
-import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faults.scene import FIT, Outcome, called, resume
+from faults.calls import CHANGES, ERRORS, die, disturbed, failing, in_a_child, listed
+from faults.scene import FIT, called, resume
 
 __all__ = [
     "ACTS",
@@ -21,12 +20,11 @@ __all__ = [
     "case",
     "copied",
     "does_not_hold",
-    "in_a_child",
+    "struck",
     "undisturbed",
+    "warm",
     "wrong_in_the_end",
 ]
-
-_CALLS = ("replace", "fsync", "link", "unlink", "chmod", "mkdir", "rmdir", "fdopen", "open")
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,14 @@ class Act:
 ACTS = (
     Act(resume("learned"), "learned", fresh=True),
     Act(resume("arrays"), "arrays", fresh=True),
+    Act(resume("unfinished"), "unfinished"),
+    Act(resume("learning"), "learning"),
     Act(("certify", "arrays", "--bound", "disintegrated", "--networks", 30), "arrays", holds=True),
     Act(("certify", "learned", "--bound", "held-out"), "learned", holds=True),
     Act(FIT, "classifier", holds=True),
+    Act(FIT, "classifier", fresh=True),
+    Act(("make", "store", "fast-sign"), "store", fresh=True),
+    Act(("make", "store", "mlp"), "store", fresh=True),
 )
 
 
@@ -57,14 +60,27 @@ def case(number: int, scene: Path, work: Path, *, kill: bool) -> tuple[str, str 
     """Disturb a command at one of its calls, and start it again; return what went wrong."""
     rng = random.Random(f"{kill} {number}")
     act = rng.choice([act for act in ACTS if (scene / act.folder).exists()])
-    want, count = undisturbed(act, scene, work)
-    at = rng.randrange(count)
+    names = undisturbed(act, scene, work)[1]
+    changes = [i for i, name in enumerate(names) if name in CHANGES]
+    at = rng.choice(rng.choice([changes, range(len(names))]))
+    code = None if kill else rng.choice(ERRORS)
+    return struck(act, at, code, scene, work, lasting=rng.random() < 0.5)
+
+
+def struck(
+    act: Act, at: int, code: int | None, scene: Path, work: Path, *, lasting: bool = False
+) -> tuple[str, str | None]:
+    """Kill a command at one of its calls, or fail it with an error; return what went wrong."""
+    want, names = undisturbed(act, scene, work)
     copied(scene, work, act)
-    ended = in_a_child(lambda: _disturbed(act.command, at, kill=kill))
-    how = "kill" if kill else "fail"
-    done = f"{how} at call {at} of {count}; {' '.join(map(str, act.command))}"
-    if not kill and (ended is None or ended.fault or ended.code == 1):
-        return done, f"ended with {ended}"
+    how = "kill at" if code is None else f"{errno.errorcode[code]} {'from' if lasting else 'at'}"
+    done = f"{how} call {at} of {len(names)}, {names[at]}; {' '.join(map(str, act.command))}"
+    strike = die if code is None else failing(code)
+    outcome = in_a_child(lambda: disturbed(act.command, at, strike, lasting=lasting))
+    if code is None and outcome is not None:
+        return done, "it ended before that call"
+    if code is not None and (outcome is None or outcome.fault or outcome.code == 1):
+        return done, f"ended with {outcome}"
     if act.holds and (wrong := does_not_hold(act)):
         return done, wrong
     return done, wrong_in_the_end(act, want)
@@ -81,29 +97,33 @@ def wrong_in_the_end(act: Act, want: dict[str, Any]) -> str | None:
     again = in_a_child(lambda: called(*act.command))
     if again is None or again.code or again.fault:
         return f"the next start: {again}"
+    if act.holds and (wrong := does_not_hold(act)):
+        return f"in the end, {wrong}"
     return same_contents(want, contents(Path(act.folder)))
 
 
-_KNOWN: dict[tuple[Path, Act], tuple[dict[str, Any], int]] = {}
+_KNOWN: dict[tuple[Path, Act], tuple[dict[str, Any], list[str]]] = {}
 
 
-def undisturbed(act: Act, scene: Path, work: Path) -> tuple[dict[str, Any], int]:
-    """Return what a folder holds without a fault, and the number of calls."""
+def undisturbed(act: Act, scene: Path, work: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return what a folder holds without a fault, and the names of the calls."""
     if (scene, act) not in _KNOWN:
         copied(scene, work, act)
         log = work / "calls"
-        in_a_child(lambda: _counted(act.command, log))
-        _KNOWN[scene, act] = contents(Path(act.folder)), int(log.read_text())
+        in_a_child(lambda: listed(act.command, log))
+        _KNOWN[scene, act] = contents(Path(act.folder)), json.loads(log.read_text())
     return _KNOWN[scene, act]
 
 
 def copied(scene: Path, work: Path, act: Act) -> None:
     os.chdir("/")
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(scene, work, ignore=shutil.ignore_patterns("store"))
+    work.mkdir(parents=True)
     os.chdir(work)
-    if act.fresh:
-        shutil.rmtree(act.folder)
+    if not act.fresh:
+        shutil.copytree(scene / act.folder, act.folder)
+    for path in scene.glob("data.*"):
+        shutil.copy(path, ".")
 
 
 def contents(folder: Path) -> dict[str, Any]:
@@ -116,14 +136,17 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def _untimed(path: Path) -> Any:
-    if path.suffix != ".json":
-        return path.read_bytes()
-    record = json.loads(path.read_text())
+    content = path.read_bytes()
+    try:
+        record = json.loads(content)
+    except ValueError:
+        return content
     if path.name == "history.json":
         return [{k: v for k, v in e.items() if k != "seconds"} for e in record]
-    if path.name in ("run.json", "certificate.json") and isinstance(record, dict):
-        record.pop("files", None)  # a skops file names its members at random
-        record.pop("run_sha256", None)
+    timed = {"files", "run_sha256"}  # a skops file names its members at random
+    timed |= {"seconds"} if path.name == "summary.json" else set()
+    if isinstance(record, dict):
+        return {k: v for k, v in record.items() if k not in timed}
     return record
 
 
@@ -135,55 +158,10 @@ def same_contents(want: dict[str, Any], found: dict[str, Any]) -> str | None:
     return None
 
 
-def in_a_child(act: Callable[[], Outcome]) -> Outcome | None:
-    """Run in a process of its own; return None if it was killed."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        try:
-            signal.alarm(300)
-            ended = act()
-            os.write(write, json.dumps(ended.__dict__).encode()[:60_000])
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read, "rb") as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    return Outcome(**json.loads(said)) if said else None
-
-
-def _patched(before: Callable[[], None]) -> None:
-    for name in _CALLS:
-        setattr(os, name, _watched(getattr(os, name), before))
-
-
-def _watched(original: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
-    def watched(*arguments: Any, **given: Any) -> Any:
-        before()
-        return original(*arguments, **given)
-
-    return watched
-
-
-def _counted(command: tuple[object, ...], log: Path) -> Outcome:
-    calls: list[int] = []
-    _patched(lambda: calls.append(1))
-    ended = called(*command)
-    log.write_text(str(len(calls)))
-    return ended
-
-
-def _disturbed(command: tuple[object, ...], at: int, *, kill: bool) -> Outcome:
-    left = [at]
-
-    def before() -> None:
-        left[0] -= 1
-        if left[0] == -1 and kill:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if left[0] == -1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    _patched(before)
-    return called(*command)
+def warm(scene: Path, work: Path) -> None:
+    """Run every command once, so that the processes of the cases need not import anything."""
+    for act in ACTS:
+        if (scene / act.folder).exists():
+            copied(scene, work, act)
+            called(*act.command)
+            called("verify", act.folder)

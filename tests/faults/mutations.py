@@ -18,9 +18,11 @@ from pacbayes.files import load_tensors, save_tensors
 __all__ = ["damage"]
 
 _VALUES: tuple[Any, ...] = (
-    *(None, True, "", "x", -1, 0, 1, 2**62, -0.5, 1e300, float("nan"), float("inf")),
-    *([], {}, [1], {"a": 1}, [[[]]], "9" * 400, "\ud800", "a\nb", "../../x"),
+    *(None, True, False, "", "x", -1, 0, 1, -0.5, 1e300, 1e-320, float("nan"), float("inf")),
+    *([], {}, [1], [None], {"a": 1}, [[[]]], "9" * 400, "\ud800", "a\nb", "../../x", "\0", "/"),
 )
+_WIDE = (2**31, 2**32, 2**53 + 1, 2**62, 2**63, -(2**63) - 1, 2**64, 10**30, 10**400, 10**4000)
+_TOO_LONG = "9" * 5000  # a number that Python refuses to read
 
 
 def damage(path: Path, others: list[Path], rng: random.Random) -> str:
@@ -34,11 +36,29 @@ def damage(path: Path, others: list[Path], rng: random.Random) -> str:
         ways += [_archive] * 4
     if path.suffix == ".csv":
         ways += [_cells] * 3
-    if rng.random() < 0.1:
-        other = rng.choice(others)
-        path.write_bytes(other.read_bytes())
-        return f"replaced by {other.name}"
+    if rng.random() < 0.15:
+        return _exchanged(path, others, rng)
     return rng.choice(ways)(path, rng)
+
+
+def _exchanged(path: Path, others: list[Path], rng: random.Random) -> str:
+    """Put something else in the place of a file: another file, a folder, a link, or nothing."""
+    namesakes = [p for p in others if p.name == path.name]
+    way = rng.choice(["other", "other", "namesake", "namesake", "removed", "folder", "link"])
+    if way in ("other", "namesake"):
+        other = rng.choice(namesakes if way == "namesake" and namesakes else others)
+        content, own = other.read_bytes(), path.read_bytes()
+        path.write_bytes(content)
+        if rng.random() < 0.5:
+            other.write_bytes(own)
+            return f"exchanged with {other}"
+        return f"replaced by {other}"
+    path.unlink()
+    if way == "folder":
+        path.mkdir()
+    elif way == "link":
+        path.symlink_to(path.name)
+    return way
 
 
 def _bytes(path: Path, rng: random.Random) -> str:
@@ -83,7 +103,8 @@ def _structure(path: Path, rng: random.Random) -> str:
 
 
 def _write_json(path: Path, record: Any, said: str) -> str:
-    path.write_text(json.dumps(record, indent=2))
+    text = json.dumps(record, indent=2)
+    path.write_text(text.replace(f'"{_TOO_LONG}"', _TOO_LONG))
     return said
 
 
@@ -96,7 +117,7 @@ def _changed(record: Any, rng: random.Random) -> tuple[Any, str]:
     holder = record
     for step in way:
         holder = holder[step]
-    kind = rng.choice(["remove", "replace", "replace", "add", "number"])
+    kind = rng.choice(["remove", "replace", "replace", "add", "number", "wide"])
     if kind == "remove":
         del holder[last]
     elif kind == "add" and isinstance(holder, dict):
@@ -105,6 +126,9 @@ def _changed(record: Any, rng: random.Random) -> tuple[Any, str]:
         holder[last] = rng.choice(
             [-holder[last], holder[last] * 10, holder[last] + 0.5, str(holder[last])]
         )
+    elif kind == "wide" and isinstance(holder[last], int | float):
+        wide = rng.choice([*_WIDE, _TOO_LONG])
+        holder[last] = -wide if isinstance(wide, int) and rng.random() < 0.3 else wide
     else:
         holder[last] = rng.choice(_VALUES)
     shown = repr(holder[last])[:40] if kind != "remove" else ""

@@ -12,7 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+import pacbayes
 from pacbayes import cli
+from pacbayes.experiments.execution import run
+from pacbayes.experiments.store import Store
+from pacbayes.experiments.sweep import Sweep
 
 __all__ = ["FIT", "Outcome", "build", "called", "resume"]
 
@@ -50,7 +54,7 @@ def called(*arguments: object) -> Outcome:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = cli._run([str(argument) for argument in arguments]) or 0
+            code = _run([str(argument) for argument in arguments])
         except Exception as error:
             where = error.__traceback__
             while where is not None and where.tb_next is not None:
@@ -59,6 +63,33 @@ def called(*arguments: object) -> Outcome:
             said = f"{type(error).__name__}: {error} at {at}"
             return Outcome(-1, out.getvalue(), err.getvalue(), said)
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the command line, or what Python alone can do: make a run of a store, load a folder."""
+    here = {"make": _make, "load": _load}.get(arguments[0])
+    if here is None:
+        return cli._run(arguments) or 0
+    try:
+        here(*arguments[1:])
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _make(folder: str, column: str) -> None:
+    store = Store(Path(folder).resolve())
+    (configuration,) = Sweep((column,), "digits", 1, 1).repeated(store)
+    state = run(configuration, store)
+    if state == "busy":
+        raise ValueError(f"{folder} is being written by process 0")
+    if state == "failed":
+        raise ValueError(store.failure(configuration))
+
+
+def _load(folder: str) -> None:
+    pacbayes.load(folder)
 
 
 def resume(kind: str) -> tuple[str, ...]:

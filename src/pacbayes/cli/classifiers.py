@@ -47,16 +47,19 @@ def certify(run: Path, delta: float, as_json: bool) -> None:
 def verify(certificate: Path, full: bool, data: Path | None, as_json: bool) -> None:
     """Check all certificates of the folder; exit code 1 means that a check failed."""
     started = time.monotonic()
-    from pacbayes.cli.verify import show_checks
+    from pacbayes.cli.verify import check_unchanged, files_in, show_checks
 
     folder = certificate if certificate.is_dir() else certificate.parent
+    before = files_in(folder)
     checks = _checks(folder, data, full=full)
     if as_json:
         found = list(checks)
+        check_unchanged(folder, before, found)
         holds = all(finding.holds for finding in found)
         print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
     else:
         found = show_checks(checks, None)
+        check_unchanged(folder, before, found)
         _conclude(found, folder, started, full=full)
     if not all(finding.holds for finding in found):
         raise typer.Exit(1)

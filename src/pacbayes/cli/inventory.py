@@ -6,9 +6,9 @@ import os
 import platform
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import pacbayes
@@ -49,7 +49,7 @@ def take_inventory() -> Inventory:
         versions={
             "pacbayes": pacbayes.__version__,
             "torch": torch.__version__,
-            "numpy": version("numpy"),
+            "numpy": np.__version__,
             "python": platform.python_version(),
         },
         platform=f"{platform.system()} {platform.release()}, {platform.machine()}, {processor()}",

@@ -57,7 +57,10 @@ def _option(name: str) -> str:
 
 def _is_classifier(path: Path) -> bool:
     from pacbayes.certified.saved.kinds import CLASSIFIER, kind_of
+    from pacbayes.files import recover
 
+    if not path.exists():
+        recover(path)
     try:
         return kind_of(path if path.is_dir() else path.parent) == CLASSIFIER
     except ValueError:  # a folder of no kind; the command says what is wrong with it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     Prior = dict[str, NDArray[np.float32]]
 
-__all__ = ["show_checks", "verify"]
+__all__ = ["check_unchanged", "files_in", "show_checks", "verify"]
 
 
 def verify(
@@ -67,17 +68,37 @@ def verify(
     from pacbayes.verify import verify as verified
 
     paths = certificates_in(certificate)
+    before = files_in(paths[0].parent)
     check = partial(verified, full=full, data=data)
     prior = _learned_again(paths[0].parent, data) if relearn else None
     check = partial(check, prior=prior, body=_body(paths[0].parent, prior) if full else None)
     if as_json:
         found = [list(check(path)) for path in paths]
+        check_unchanged(paths[0].parent, before, chain(*found))
         _print_json(list(chain(*found)))
     else:
         found = [show_checks(check(path), path.name if paths[1:] else None) for path in paths]
+        check_unchanged(paths[0].parent, before, chain(*found))
         _conclude(found, paths, started)
     if not _hold(chain(*found)):
         raise typer.Exit(1)
+
+
+def files_in(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the files that a check may read, and by what a replaced one differs."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in folder.glob("[!.]*.*"):
+        with suppress(FileNotFoundError):  # it was replaced just now
+            found[path.name] = (path.stat().st_ino, path.stat().st_mtime_ns)
+    return found
+
+
+def check_unchanged(
+    folder: Path, before: dict[str, tuple[int, int]], findings: Iterable[Finding]
+) -> None:
+    """Raise ValueError if a check failed while the files changed: it mixed old and new ones."""
+    if not _hold(findings) and files_in(folder) != before:
+        raise ValueError(f"{folder} was written to during the check; verify it again after that")
 
 
 def _print_json(found: list[Finding]) -> None:

@@ -30,7 +30,7 @@ from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.encoding import Encoding
-from pacbayes.files import DamagedFileError, file_sha256, load_json, load_tensors
+from pacbayes.files import DamagedFileError, file_sha256, load_tensors, load_versioned
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
@@ -263,7 +263,7 @@ def open_run(folder: Path) -> Run:
     if not path.is_file():
         raise ValueError(f"{folder} is not a run folder: it has no run.json")
     try:
-        return Run(folder, RunRecord.model_validate(load_json(path)))
+        return Run(folder, RunRecord.model_validate(load_versioned(path, 1)))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"

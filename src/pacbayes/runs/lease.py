@@ -48,11 +48,11 @@ class Lease:
     @contextmanager
     def held(self) -> Iterator[bool]:
         """Yield whether the lease is ours; while it is, others see it."""
-        own = self._take()
+        token, done = " ".join((*_own(), str(uuid.uuid4()))), threading.Event()
+        own = self._take(token)
         if own is None:
             yield False
             return
-        token, done = _token(own), threading.Event()
         beat = threading.Thread(target=self._beat, args=(own, token, done), daemon=True)
         beat.start()
         try:
@@ -62,7 +62,7 @@ class Lease:
             beat.join()
             self._release(own, token)
 
-    def _take(self) -> Path | None:
+    def _take(self, token: str) -> Path | None:
         """Create the next lease and return its file; None if somebody else holds one."""
         for part in self.path.parent.glob(f".{self.path.name}.*"):
             if not self._fresh(part):  # its writer was killed
@@ -71,7 +71,7 @@ class Lease:
         if any(self._fresh(file) for file in files):
             return None
         own = self._next(files)
-        if not self._created(own):
+        if not self._created(own, token):
             return None
         if any(self._fresh(file) for file in self._files() if file != own):
             own.unlink(missing_ok=True)  # the lease was released and taken since we looked
@@ -94,10 +94,10 @@ class Lease:
             return False
         return young and not _ended(_token(file))
 
-    def _created(self, file: Path) -> bool:
+    def _created(self, file: Path, token: str) -> bool:
         part = self.path.with_name(f".{self.path.name}.{uuid.uuid4()}")
-        part.write_text(" ".join((*_own(), str(uuid.uuid4()))))
         try:
+            part.write_text(token)
             os.link(part, file)  # appears with its token at once, or not at all
         except FileExistsError:
             return False
@@ -105,15 +105,15 @@ class Lease:
             part.unlink(missing_ok=True)
         return True
 
-    def _beat(self, own: Path, token: str | None, done: threading.Event) -> None:
+    def _beat(self, own: Path, token: str, done: threading.Event) -> None:
         while not done.wait(self.patience / 6):
-            if _token(own) == token:
-                with suppress(OSError):
+            with suppress(OSError):  # the next beat may work
+                if _has(own, token):
                     os.utime(own)
 
-    def _release(self, own: Path, token: str | None) -> None:
+    def _release(self, own: Path, token: str) -> None:
         """Remove our lease and the stale ones before it."""
-        if _token(own) == token:
+        if _has(own, token):
             for file in self._files():
                 if _number(file) < _number(own) and not self._fresh(file):
                     file.unlink(missing_ok=True)
@@ -147,6 +147,14 @@ def _number(file: Path) -> int:
     """Return the number in lease.3, and 0 for the first file."""
     end = file.suffix[1:]
     return int(end) if end.isdigit() else 0
+
+
+def _has(path: Path, token: str) -> bool:
+    """Return whether a lease is the token's; one that cannot be read is not another's."""
+    try:
+        return path.read_text() == token
+    except FileNotFoundError:
+        return False
 
 
 def _token(path: Path) -> str | None:

@@ -20,8 +20,8 @@ from pacbayes.data import Dataset, DataSource
 from pacbayes.data.preprocessing import Standardiser, transformed
 from pacbayes.files import (
     DamagedFileError,
-    load_json,
     load_tensors,
+    load_versioned,
     new_folder,
     save_json,
     save_tensors,
@@ -208,9 +208,9 @@ def load_estimator(folder: Path) -> PACBayesClassifier:
             f"{folder} was made by pacbayes train, not saved from a classifier; use pacbayes "
             "predict, or pacbayes.runs.open_run"
         )
-    network = run.load_network().double().eval()
+    network, record = run.load_network().double().eval(), load_versioned(path, 1)
     try:
-        state = _State.model_validate(load_json(path)).model_dump()
+        state = _State.model_validate(record).model_dump()
         return _restored(run, network, state)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DamagedFileError(f"{path} is damaged: {error!r}") from error

@@ -1,10 +1,12 @@
 """A saved classifier comes back with the same predictions and certificates."""
 
+import importlib.metadata
 import json
 import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -62,6 +64,18 @@ def test_every_kind_of_classifier_comes_back_and_verifies(kind, grouped, tmp_pat
     all_hold(check_classifier(tmp_path / "model"))
     found = all_hold(check_fully(tmp_path / "model"))
     assert "0 of" in next(f.detail for f in found if f.name == "predictions made again")
+
+
+def test_versions_are_those_of_the_loaded_libraries(tmp_path, monkeypatch):
+    def unreadable(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    x, y = numbers()
+    model = CertifiedClassifier(**({"random_state": 0} | KINDS["one"])).fit(x, y)
+    monkeypatch.setattr(importlib.metadata.Distribution, "from_name", unreadable)
+    model.save(tmp_path / "model", x)
+    versions = json.loads((tmp_path / "model" / "run.json").read_text())["versions"]
+    assert (versions["scikit-learn"], versions["numpy"]) == (sklearn.__version__, np.__version__)
 
 
 @pytest.mark.parametrize("as_objects", [False, True], ids=["data frame", "array of objects"])

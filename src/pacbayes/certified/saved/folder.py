@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["issue", "load_classifier", "save_classifier"]
 
 _ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
-_VERSIONS = ("scikit-learn", "numpy", "scipy", "skops")
+_MODULES = {"scikit-learn": "sklearn", "numpy": "numpy", "scipy": "scipy", "skops": "skops"}
 
 
 def save_classifier(
@@ -134,8 +134,13 @@ def _record(
         layout=e.layout,
         source=source,
         files=files,
-        versions=versions() | {name: version(name) for name in _VERSIONS},
+        versions=versions() | _libraries(),
     )
+
+
+def _libraries() -> dict[str, str]:
+    """Return the versions of the libraries that the models need, as they are loaded."""
+    return {name: import_module(module).__version__ for name, module in _MODULES.items()}
 
 
 def _all_certificates(model: CertifiedClassifier) -> list[HeldOutCertificate]:

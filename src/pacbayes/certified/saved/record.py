@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.tables import Layout
-from pacbayes.files import DamagedFileError, load_json
+from pacbayes.files import DamagedFileError, load_versioned
 
 __all__ = ["FOLDER_FILES", "KIND", "ClassifierRecord", "read_certificates", "read_record"]
 
@@ -70,7 +70,7 @@ def read_record(folder: Path) -> ClassifierRecord:
     """Return the record in a classifier's folder."""
     path = folder / RUN
     try:
-        return ClassifierRecord.model_validate(load_json(path))
+        return ClassifierRecord.model_validate(load_versioned(path, 1))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
@@ -82,7 +82,7 @@ def read_certificates(folder: Path) -> tuple[str, dict[str, HeldOutCertificate]]
     path = folder / CERTIFICATE
     if not path.exists():
         return None
-    record: Any = load_json(path)
+    record = load_versioned(path, 1)
     try:
         issued = {part: _certificate(c) for part, c in record["certificates"].items()}
         return record["chosen"], issued

@@ -174,11 +174,11 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
     must = {
         "rows, labels, groups and predictions must be 64-bit integers": integers,
         f"must have labels of {run.n} examples": e["labels"].shape == (run.n,),
-        "rows must be one list of indices": e["rows"].shape == (size,) and size > 0,
+        "rows must be increasing indices of examples": _are_indices(e["rows"], run.n, 1),
         "must predict each example once": e["predictions"].shape == (m, size),
         "labels must be classes": bool(((e["labels"] >= 0) & (e["labels"] < k)).all()),
         "must predict classes": bool(((e["predictions"] >= -1) & (e["predictions"] < k)).all()),
-        "kept must be increasing indices of examples": _are_indices(e.get("kept"), run.n),
+        "kept must be increasing indices of examples": _are_indices(e.get("kept"), run.n, 2),
         "costs must be one number for each pair of classes": square,
         "must have one group for each example": e.get("groups", e["labels"]).shape == (run.n,),
         "must have one answer for each example": e.get("answers", e["rows"]).shape == (size,),
@@ -196,11 +196,11 @@ def check_shapes(run: Run, e: Mapping[str, Array]) -> Finding:
     return finding("evidence", f"{m} candidates on {size} of {run.n} examples", must)
 
 
-def _are_indices(kept: Array | None, n: int) -> bool:
-    if kept is None:
+def _are_indices(index: Array | None, n: int, least: int) -> bool:
+    if index is None:
         return True
-    within = kept.ndim == 1 and kept.size > 1 and kept.min() >= 0 and kept.max() < n
-    return bool(within and (np.diff(kept) > 0).all())
+    within = index.ndim == 1 and index.size >= least and index.min() >= 0 and index.max() < n
+    return bool(within and (np.diff(index) > 0).all())
 
 
 def _are_weights(weights: Array, m: int) -> bool:
