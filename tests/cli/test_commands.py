@@ -201,7 +201,7 @@ def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
 
     def interrupted(run, data, **given):
         for i, step in enumerate(original(run, data, **given)):
-            if i == 10:
+            if i == 1:
                 raise KeyboardInterrupt
             yield step
 
