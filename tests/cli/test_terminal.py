@@ -124,7 +124,9 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
     from pacbayes.runs import several
     from pacbayes.training import loop
 
-    train, original = ("train", "--dataset", csv, *SMALL, "--out", tmp_path / "a"), runs.train_run
+    late = ("--evaluate-every", 4)
+    train = ("train", "--dataset", csv, *SMALL, *late, "--out", tmp_path / "a")
+    original = runs.train_run
 
     def interrupted(run, data, **given):
         for step in original(run, data, **given):
