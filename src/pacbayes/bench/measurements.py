@@ -110,6 +110,7 @@ def contenders(case: Case, names: list[str]) -> dict[str, Step]:
 
 
 def naive_step(case: Case, x: Tensor, y: Tensor) -> Step:
+    """Return a training step of the naive network."""
     network = NaiveNetwork(case.widths, case.activation)
     adam = torch.optim.Adam(network.parameters(), lr=1e-3)
 
@@ -123,6 +124,7 @@ def naive_step(case: Case, x: Tensor, y: Tensor) -> Step:
 
 
 def library_step(case: Case, engine: str, x: Tensor, y: Tensor) -> Step:
+    """Return a training step of this library, by one of its engines."""
     widths = case.widths[1:-1]
     settings = Settings.of("paper", case.activation, samples=case.T, widths=widths, engine=engine)
     trainer = Trainer(build_network(settings, case.widths[0]), x, y, settings)

@@ -79,6 +79,7 @@ class Certificate:
 
     @property
     def theorem(self) -> Theorem:
+        """The theorem's row of the table."""
         return THEOREMS[self.bound_name]
 
     @property
@@ -142,6 +143,7 @@ class Certificate:
 
     @property
     def vacuous(self) -> bool:
+        """Whether the bound says nothing, because it is one or more."""
         return self.bound >= 1
 
     def __str__(self) -> str:
@@ -153,6 +155,7 @@ class Certificate:
         )
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain data, for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "remarks"}
 
 

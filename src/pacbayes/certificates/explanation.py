@@ -162,8 +162,10 @@ def _printed(result: paper.PaperResult | None, name: str) -> str:
 
 
 def percent(value: float | None) -> str:
+    """Return a share as text in per cent; a dash if there is none."""
     return "–" if value is None else f"{100 * value:.2f} %"
 
 
 def nats(value: float) -> str:
+    """Return a divergence as text in nats."""
     return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}"

@@ -142,11 +142,13 @@ class MeanOfProbabilities:
         self.weights = None if weights is None else tuple(weights)
 
     def predict_proba(self, X: Any) -> Array:
+        """Return the weighted mean of the probabilities."""
         each = [probabilities(member, X, self.classes_) for member in self.members]
         mean: Array = np.average(each, axis=0, weights=self.weights)
         return mean
 
     def predict(self, X: Any) -> Array:
+        """Return the most probable class of each example."""
         labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 

@@ -67,6 +67,7 @@ class HeldOutCertificate:
 
     @property
     def vacuous(self) -> bool:
+        """Whether the bound says nothing, because it is not below the largest loss."""
         return self.bound >= self.scale
 
     @property
@@ -82,6 +83,7 @@ class HeldOutCertificate:
         )
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain data, for JSON."""
         return asdict(self)
 
 

@@ -81,6 +81,7 @@ class BoundSet:
 
     @property
     def unit(self) -> str:
+        """What is counted, in words: examples or groups."""
         return "examples" if self.groups is None else "groups"
 
     def overall(self, name: str, predicted: Array) -> HeldOutCertificate:
@@ -134,4 +135,5 @@ class BoundSet:
 
     @property
     def provenance(self) -> dict[str, Any]:
+        """The seed of the split, and the hash of the bound set."""
         return {"seed": self.split.seed, "bound_set_sha256": self.split.sha256}

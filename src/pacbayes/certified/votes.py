@@ -111,5 +111,6 @@ class WeightedVote:
         return shares
 
     def predict(self, X: Any) -> Array:
+        """Return the class with the largest weight of each example."""
         labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels

@@ -23,12 +23,15 @@ class Command(TyperCommand):
     """A command that lists its options under their `rich_help_panel`, without rich."""
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        """Return the pieces of the usage line, without braces."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the description and the examples."""
         _write_help(self, formatter, "Examples")
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write arguments and options, each under its heading."""
         sections: _Sections = {"Arguments": []}
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is None:
@@ -44,14 +47,17 @@ class Group(TyperGroup):
     """The list of commands under their `rich_help_panel`, in the order of use."""
 
     def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the description and the examples."""
         _write_help(self, formatter, "Start")
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write arguments and options, each under its heading."""
         self.format_commands(ctx, formatter)
         records = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
         _write_sections({"Options": [r for r in records if r is not None]}, formatter)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the commands, each under its heading."""
         width = max(map(len, self.commands))
         sections: _Sections = {}
         for name, command in self.commands.items():
@@ -63,6 +69,7 @@ class Group(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, AnyCommand | None, list[str]]:
+        """Return the command that was asked for; suggest one if it is unknown."""
         self._check_command(ctx, args[0])
         return super().resolve_command(ctx, args)
 

@@ -83,11 +83,13 @@ def check_folder_of(out: Path | None) -> None:
 
 
 def check_samples(samples: int) -> None:
+    """Raise ValueError if the number of draws is not between 1 and 100000."""
     if not 1 <= samples <= 100_000:
         raise ValueError(f"--samples must be between 1 and 100000, got {samples}")
 
 
 def set_threads(threads: int | None) -> None:
+    """Set the number of torch's threads, if one was given."""
     if threads is not None:
         import torch
 

@@ -90,6 +90,7 @@ class DataSource:
 
     @property
     def is_table(self) -> bool:
+        """Whether the examples come from a table: CSV or Parquet."""
         return self.is_file and is_table(self.name)
 
     @property
@@ -99,6 +100,7 @@ class DataSource:
 
     @property
     def is_file(self) -> bool:
+        """Whether the examples come from a file, not from a named data set."""
         return self.name not in DATASETS
 
     def seen_from(self, folder: Path) -> DataSource:

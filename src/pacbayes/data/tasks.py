@@ -146,10 +146,12 @@ class Classes(Task):
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
+        """The number of outputs, one for each class."""
         return self.classes
 
     @property
     def allowed(self) -> str:  # type: ignore[override]
+        """The labels in words."""
         return f"from 0 to {self.classes - 1}"
 
     def encode(self, index: Tensor) -> Tensor:

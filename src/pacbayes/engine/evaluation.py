@@ -77,12 +77,14 @@ class NativeSampler:
         )
 
     def losses(self, x: Tensor, y: Tensor, places: Places) -> Tensor:
+        """Return the losses of draws at their places."""
         labels = self._task.decode(y).to(torch.int32).contiguous()
         out = torch.empty(len(x), places.draws, dtype=torch.float64, device=CPU)
         self._run(x, labels, places, out)
         return out.T
 
     def outputs(self, x: Tensor, places: Places) -> Tensor:
+        """Return the outputs of draws at their places."""
         size = len(x), places.draws, self._outputs
         out = torch.empty(size, dtype=torch.float64, device=CPU)
         self._run(x, None, places, out)

@@ -36,6 +36,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
+    """Return whether the native engine can be used here."""
     return library() is not None
 
 
@@ -218,6 +219,7 @@ class Engine:
 
 
 def address(tensor: Tensor | None) -> int | None:
+    """Return the address of a tensor's memory; None for no tensor."""
     return None if tensor is None else tensor.data_ptr()
 
 

@@ -80,6 +80,7 @@ class Configuration:
 
     @property
     def seed(self) -> int:
+        """The seed of the run, of its own for every repeat and attempt."""
         return self.repeat + 1000 * self.attempt
 
     def starts(self, most: int) -> list[Configuration]:

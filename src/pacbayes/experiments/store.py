@@ -77,6 +77,7 @@ class Store:
     patience: float = 60.0
 
     def place(self, configuration: Configuration) -> Path:
+        """Return the folder of a run."""
         return self.folder / "runs" / configuration.key
 
     def summary(self, configuration: Configuration) -> Summary | None:
@@ -92,6 +93,7 @@ class Store:
         return [(c, summary) for c, summary in pairs if summary is not None]
 
     def state(self, configuration: Configuration) -> State:
+        """Return how far a run is."""
         place = self.place(configuration)
         if (place / "summary.json").exists():
             return "done"
@@ -100,6 +102,7 @@ class Store:
         return "failed" if (place / "error.txt").exists() else "waiting"
 
     def failure(self, configuration: Configuration) -> str | None:
+        """Return why a run failed; None if it did not."""
         try:
             return (self.place(configuration) / "error.txt").read_text().strip()
         except FileNotFoundError:
@@ -119,10 +122,12 @@ class Store:
         return self.diverged(configuration) if summary is None else not summary.learned
 
     def finish(self, configuration: Configuration, summary: Summary) -> None:
+        """Save the results of a run, which is then done."""
         save_json(self.place(configuration) / "summary.json", asdict(summary))
         (self.place(configuration) / "error.txt").unlink(missing_ok=True)
 
     def fail(self, configuration: Configuration, reason: str) -> None:
+        """Save why a run failed; it may be tried again."""
         write_atomically(self.place(configuration) / "error.txt", f"{reason}\n".encode())
 
     @contextmanager

@@ -35,13 +35,16 @@ class Line:
     hopeless: int = 0  # repeats that never learned, even after resets
 
     def values(self, name: str) -> list[float]:
+        """Return one result of every repeat that has it."""
         return [v for s in self.summaries if (v := getattr(s, name)) is not None]
 
     def mean(self, name: str) -> float | None:
+        """Return the mean of a result over the repeats."""
         values = self.values(name)
         return statistics.fmean(values) if values else None
 
     def sigma(self, name: str) -> float | None:
+        """Return the standard deviation of a result over the repeats."""
         values = self.values(name)
         return statistics.stdev(values) if len(values) > 1 else None
 

@@ -105,6 +105,7 @@ class DenseArchitecture:
 
     @property
     def task(self) -> Task:
+        """The task: two classes or k."""
         return task_of(self.classes)
 
     @property

@@ -41,6 +41,7 @@ class Dense(nn.Module):
         self.rules = list(rules)
 
     def draw(self, x: Tensor, T: int) -> Draw:
+        """Draw T outputs for each example, with local draws."""
         if x.dim() != 2:
             raise ValueError(f"a dense body needs examples of shape (B, d), got {tuple(x.shape)}")
         a, log_prob = x, x.new_zeros(())
@@ -79,6 +80,7 @@ class Deterministic(nn.Module):
         return self
 
     def draw(self, x: Tensor, T: int) -> Draw:
+        """Return the same output T times."""
         a = check_activations(self.module(x), len(x))
         if not torch.is_grad_enabled():
             _check_repeatable(self.module, x, a, "the body is not deterministic; use Sampled")
@@ -105,6 +107,7 @@ class Sampled(nn.Module):
         self.module = module
 
     def draw(self, x: Tensor, T: int) -> Draw:
+        """Draw T outputs for each example, each with new weights."""
         if torch.is_grad_enabled():
             with redirected():
                 return Draw(torch.stack([self.module(x) for _ in range(T)]), x.new_zeros(()))

@@ -93,6 +93,7 @@ class Evaluated(nn.Module):
         return a
 
     def draw(self, x: Tensor, T: int) -> Draw:
+        """Draw T outputs for each example."""
         if torch.is_grad_enabled():
             a = torch.stack([self._locally_drawn(x) for _ in range(T)])
         else:

@@ -39,6 +39,7 @@ class Strip:
 
     @property
     def squared(self) -> Strip:
+        """The same strip, with the bound of the squared function."""
         return Strip(self.width, self.size**2)
 
     @property

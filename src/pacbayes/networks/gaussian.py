@@ -70,6 +70,7 @@ class Gaussian(nn.Module):
 
     @property
     def learned_scale(self) -> bool:
+        """Whether the standard deviations are trained."""
         return isinstance(self.log_scale, nn.Parameter)
 
     @property

@@ -97,10 +97,12 @@ class Network(nn.Module):
 
     @property
     def outputs(self) -> int:
+        """The number of outputs."""
         return self.task.outputs
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return self.task.classes
 
     def loss(self, value: Tensor, y: Tensor) -> Tensor:

@@ -49,10 +49,12 @@ class TorchSampler:
         self._network = in_float64(copy.deepcopy(network))
 
     def losses(self, x: Tensor, y: Tensor, places: Places) -> Tensor:
+        """Return the losses of draws at their places."""
         return self._network.loss(self.outputs(x, places), y)
 
     @torch.no_grad()
     def outputs(self, x: Tensor, places: Places) -> Tensor:
+        """Return the outputs of draws at their places."""
         body, last = self._network.body, self._network.layer
         a, pair = x.to(last.bias.mean), 0
         if not isinstance(body, Dense):  # nothing is drawn

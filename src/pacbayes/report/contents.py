@@ -37,6 +37,7 @@ class IssuedCertificate:
 
     @property
     def holds(self) -> bool:
+        """Whether every check of the certificate held."""
         return all(finding.holds for finding in self.findings)
 
 

@@ -27,6 +27,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: torch.Tensor, low: float, high: float) -> Histogram:
+        """Count values in equal bins between two limits."""
         counts = torch.histc(values, _BINS, low, high).long().tolist()
         return cls(low, high, tuple(counts))
 

@@ -23,5 +23,6 @@ class ByEpoch:
 
     @classmethod
     def of(cls, history: Sequence[Evaluation]) -> ByEpoch:
+        """Return the columns of a list of evaluations."""
         rows = [(e.epoch, 100 * e.bound, 100 * e.risk, e.kl) for e in history]
         return cls(*map(list, zip(*rows, strict=True)))

@@ -32,6 +32,7 @@ class StoredSweep:
 
     @property
     def name(self) -> str:
+        """The data set, and the epochs if they are not the paper's."""
         epochs = self.sweep.epochs
         return self.sweep.dataset + ("" if epochs is None else f", {epochs} epochs")
 

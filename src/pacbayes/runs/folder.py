@@ -78,10 +78,12 @@ class Run:
 
     @property
     def settings(self) -> Settings:
+        """The settings of the run."""
         return self.record.settings
 
     @property
     def trained(self) -> bool:
+        """Whether the training has ended."""
         return (self.folder / "posterior.safetensors").exists()
 
     @property

@@ -168,6 +168,7 @@ class Loop(ABC):
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return 2
 
     @property
@@ -183,6 +184,7 @@ class Loop(ABC):
 
     @property
     def finished(self) -> bool:
+        """Whether the last epoch has ended, or the training was given up."""
         return (self.epoch >= self.settings.epochs and bool(self.history)) or self.hopeless
 
     @property

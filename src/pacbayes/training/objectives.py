@@ -44,6 +44,7 @@ class Objective:
 
     @property
     def lam(self) -> float:
+        """The λ of the objective now."""
         return self.log_lambda.exp().item()
 
     def is_lambda_step(self, number: int) -> bool:

@@ -26,6 +26,7 @@ _CAPTION = (
 
 
 def certificates_section(contents: RunContents) -> Section:
+    """Write the certificates and how their bounds add up."""
     issued = (*contents.issued, *contents.of_classes)
     if not issued:
         return Section("certificate", "Certificate", _none(contents))

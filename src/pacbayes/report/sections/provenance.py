@@ -18,6 +18,7 @@ _HASHES = {"posterior_sha256": "posterior", "drawn_sha256": "drawn network"}  # 
 
 
 def provenance_section(contents: RunContents) -> Section:
+    """Write how to check and repeat the run: commands, hashes and versions."""
     body = join(
         card(_commands(contents)),
         *(card(_ledger(issued)) for issued in contents.issued),

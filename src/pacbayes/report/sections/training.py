@@ -21,6 +21,7 @@ _UNTRAINED = (
 
 
 def training_section(contents: RunContents) -> Section:
+    """Write how bound, risk and KL changed in training."""
     history, best = contents.history, contents.best
     if history[-1].epoch == 0:
         body = join(element("p", _UNTRAINED), card(_numbers(history)))

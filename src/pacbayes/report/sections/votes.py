@@ -20,6 +20,7 @@ _FRACTIONS = (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5)
 
 
 def doubtful_section(contents: RunContents) -> Section:
+    """Show the examples that the network is least sure of."""
     votes = contents.votes
     missing = (
         ""
@@ -111,6 +112,7 @@ def _features_row(d: DoubtfulExample) -> list[str]:
 
 
 def errors_section(contents: RunContents) -> Section:
+    """Show the examples that the majority vote misclassifies."""
     votes = contents.votes
     text = (
         f"The majority vote of {votes.draws} networks misclassifies {100 * votes.error:.2f} % of "

@@ -19,6 +19,7 @@ _HEADER = (
 
 
 def weights_section(contents: RunContents) -> Section:
+    """Show how far the weights of each layer moved from the prior."""
     movements = contents.movements
     text = (
         "How far the posterior N(μ, σ²) of each layer has moved from its prior N(μ₀, σ₀²), weights "
