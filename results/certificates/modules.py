@@ -51,7 +51,7 @@ ROWS = {
         *("binary MNIST", _EDGES, "data-free", "paper, dense 15.5 %"),
     ),
     "ten-oriented": Row(
-        *("--dataset mnist " + _ORIENTED, "--priors 8"),
+        *(f"--dataset mnist {_ORIENTED} --epochs 30 --learning-rate 0.01", "--priors 8"),
         *("MNIST, ten classes", _EDGES, "data-free", "Lotfi et al. 2022, compression 11.6 %"),
     ),
     "ten-dense": Row(
