@@ -34,6 +34,8 @@ REFITTING = "tests/data/test_refitting.py"
 ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
 LOCAL = "tests/networks/test_local_convolution.py"
+GROUPING = "tests/networks/test_grouping.py"
+FINER = "tests/runs/test_finer.py"
 FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
@@ -255,6 +257,16 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         LOCAL,
     ),
     ("networks/local_convolution.py", "own.neg_()", "pass", LOCAL),
+    ("networks/local_convolution.py", "moved.shape[1] // 2, 1", "0, 1", LOCAL),
+    ("networks/grouping.py", "members[1:] - members[:1]", "members[1:]", GROUPING),
+    ("networks/grouping.py", "nn.Softmax(-1)", "nn.Identity()", GROUPING),
+    (
+        "runs/preparation.py",
+        "torch.from_numpy(data.finer.labels)",
+        "torch.from_numpy(data.y_train)",
+        FINER,
+    ),
+    ("runs/record.py", "if groups and set(groups) !=", "if groups and set(groups) ==", FINER),
     ("networks/local_convolution.py", "(len(rows) + 1) // 2", "1", LOCAL),
     ("networks/local_convolution.py", "torch.div(own,", "torch.mul(own,", LOCAL),
     ("networks/local.py", "(linear, conv1d, conv2d)", "(linear, conv1d)", STOCHASTIC),
