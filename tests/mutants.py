@@ -497,8 +497,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "runs/lease.py",
-        "if not self._created(own)",
-        "if self._created(own) is None",
+        "if not self._created(own, token)",
+        "if self._created(own, token) is None",
         "tests/experiments/test_store.py",
     ),
     (
