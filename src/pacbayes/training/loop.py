@@ -168,7 +168,10 @@ class Loop(ABC):
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
+        """The number of classes.
+
+        :meta private:
+        """
         return 2
 
     @property
