@@ -160,7 +160,7 @@ def test_classes_in_another_order_are_not_loaded(fitted, tmp_path):
         {"temperature": -1.0},
         {"predictor": "lucky"},
         {"names": 7},
-        {"format": 2},
+        {"format": "2"},
         {"more": 1},
     ],
     ids=str,

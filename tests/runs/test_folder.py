@@ -9,6 +9,7 @@ import torch
 import pacbayes
 from pacbayes import Settings, kl, runs
 from pacbayes.data import DataError
+from pacbayes.engine.network import NativeEngine
 from pacbayes.files import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.runs import preparation
 from pacbayes.runs.preparation import prepare
@@ -26,6 +27,13 @@ def trained(folder, source, settings=SETTINGS, stop_after=None):
     return run
 
 
+@pytest.fixture
+def batch_by_batch(monkeypatch):
+    """Let the native engine make one step a call, so that a run can stop within an epoch."""
+    monkeypatch.setattr(NativeEngine, "at_once", lambda engine, batch: 1)
+
+
+@pytest.mark.usefixtures("batch_by_batch")
 @pytest.mark.parametrize("stop_after", [1, 7, 9, 17, 23])
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, source, stop_after):
     """24 mini-batches in all; stopped within an epoch, between epochs, before the last."""
@@ -118,6 +126,7 @@ def test_history_is_whole_even_if_the_last_write_of_it_was_lost(tmp_path, source
     assert [e["epoch"] for e in json.loads((run.folder / "history.json").read_text())] == [2, 4, 6]
 
 
+@pytest.mark.usefixtures("batch_by_batch")
 def test_long_epochs_are_checkpointed_by_time(tmp_path, source, monkeypatch):
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     settings = SETTINGS.model_copy(update={"evaluate_every": 100})
