@@ -16,7 +16,7 @@ test: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/pytest
 	$(MAKE) docs
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/engine  # its other build
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/engine -k "not neon and not sanitizers"  # its other build
 
 # Pages and API reference in build/docs/index.html; notebooks are executed, warnings are errors.
 docs: .venv/installed
