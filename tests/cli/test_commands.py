@@ -493,6 +493,18 @@ def test_damage_is_reported_by_name(run_cli, csv, tmp_path):
     assert not (folder / "certificate.json").exists()
 
 
+@pytest.mark.parametrize("text", ["[]", '"run"', "3"])
+def test_verify_reports_a_record_that_is_no_object(run_cli, csv, tmp_path, text):
+    folder = tmp_path / "run"
+    run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
+    run_cli("certify", folder, "-T", 5)
+    (folder / "run.json").write_text(text)
+    code, _, err = run_cli("verify", folder, "--full")
+    assert code == 2
+    assert "run.json: as a whole: Input should be an object" in err
+    assert "Traceback" not in err
+
+
 def test_wrong_width_at_prediction(run_cli, csv, tmp_path):
     run_cli("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
     (tmp_path / "wide.csv").write_text("1,2,3,4,5,6\n")

@@ -108,8 +108,9 @@ def _print_json(found: list[Finding]) -> None:
 def _body(run: Path, prior: Prior | None) -> Body | None:
     """Return the module of a run that is not dense, which runs its code."""
     path = run / "run.json"
-    if not path.is_file() or json.loads(path.read_bytes()).get("network") is None:
-        return None  # dense: no PyTorch is needed
+    record = json.loads(path.read_bytes()) if path.is_file() else None
+    if not isinstance(record, dict) or record.get("network") is None:
+        return None  # dense, and no PyTorch is needed; or damaged, as the checks will say
     from pacbayes import runs
     from pacbayes.runs.evaluation import module_body
 
