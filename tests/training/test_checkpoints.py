@@ -52,6 +52,13 @@ def test_other_contents_are_refused(tmp_path, change):
         restore(begun(0), tmp_path / "checkpoint", tensors, record)
 
 
+@pytest.mark.parametrize("epoch", [-1, -(2**31), 1_000])
+def test_an_epoch_that_the_run_does_not_have_is_refused(tmp_path, epoch):
+    tensors, record = begun().state()
+    with pytest.raises(DamagedFileError, match=f"damaged: epoch {epoch} of"):
+        restore(begun(0), tmp_path / "checkpoint", tensors, record | {"epoch": epoch})
+
+
 @pytest.mark.parametrize("record", [None, [], "text", 3])
 def test_a_record_of_another_type_is_refused(tmp_path, record):
     with pytest.raises(DamagedFileError):

@@ -47,6 +47,11 @@ def restore(loop: Loop, path: Path, tensors: dict[str, Tensor], record: Any) -> 
         DamagedFileError: they are not a state of this loop.
     """
     course = recorded(path, record)
+    if not 0 <= course.epoch <= loop.settings.epochs:
+        raise DamagedFileError(
+            f"{path} is damaged: epoch {course.epoch} of {loop.settings.epochs}; remove it to "
+            "start again"
+        )
     own = {k: v for k, v in loop.state()[0].items() if not k.startswith(_SLOTS)}
     _check(path, tensors, own | _slots(loop.model, tensors))
     try:
