@@ -104,9 +104,9 @@ output.
 
 - A *data-free* prior is random weights. The certificate covers the randomised classifier, which
   draws fresh weights for every prediction. Edge filters are formulas, fixed outside Q
-  ([`oriented.py`](../../examples/oriented.py) and [`edges.py`](../../examples/edges.py)). Such
-  networks were compared by their bounds after a few epochs: seven on binary MNIST for the first,
-  five on it and nine on CIFAR-10 for the second. `--priors` pays for the choice.
+  ([`oriented.py`](../../examples/oriented.py) and [`edges.py`](../../examples/edges.py)). Seven
+  networks like the first and six like the second were tried on binary MNIST, and nine on CIFAR-10.
+  `--priors` pays for the choice.
 - A *learned* prior learned from the examples that are not counted in n. The certificate is the
   better of the held-out theorem and of one network drawn near the prior, which share δ. On binary
   MNIST the prior learned all ten digits (`--prior-finer`), and adds up their probabilities.

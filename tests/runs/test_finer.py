@@ -79,7 +79,7 @@ def test_groups_that_are_not_the_classes_are_refused(run, tmp_path):
     for groups in ([0] * 10, [0] * 5 + [2] * 5, [0, -1]):
         record["network"]["groups"] = groups
         (tmp_path / "run.json").write_text(json.dumps(record))
-        with pytest.raises(ValueError, match="groups of finer classes must be all the classes"):
+        with pytest.raises(ValueError, match="finer classes must belong to all classes"):
             runs.open_run(tmp_path)
 
 

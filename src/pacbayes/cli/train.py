@@ -194,16 +194,16 @@ def train(
     prior_precision: Annotated[
         Precision | None,
         _prior(
-            help="Number format of products when P learns, of networks other than dense; bfloat16 "
-            "is faster on most GPUs."
+            help="Precision in which P learns, for networks other than dense; bfloat16 is faster "
+            "on most GPUs."
         ),
     ] = None,
     prior_finer: Annotated[
         bool | None,
         _prior(
             "--prior-finer",
-            help="Let P learn finer classes where the data set has them: all ten digits of "
-            "binary-mnist, say.",
+            help="Let P learn finer classes if the data set has them, such as the ten digits of "
+            "binary-mnist.",
         ),
     ] = None,
     objective: Annotated[

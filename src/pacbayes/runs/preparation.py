@@ -316,12 +316,12 @@ def _plan(
             blueprint, architecture=network.architecture, shape=shape, code=network.code
         )
     if settings.prior_finer:
-        blueprint = replace(blueprint, groups=_groups(data, network))
+        blueprint = replace(blueprint, groups=_classes_of_finer(data, network))
     plain = data.encoding is None or data.encoding.plain
     return _Plan(record, blueprint, own, bound, plain)
 
 
-def _groups(data: Dataset, network: Choice | None) -> tuple[int, ...]:
+def _classes_of_finer(data: Dataset, network: Choice | None) -> tuple[int, ...]:
     """Return the class of every finer class; raise DataError if a prior cannot learn them."""
     if network is None:
         raise DataError("finer classes need a network other than dense, such as --network conv")

@@ -71,7 +71,9 @@ class RunRecord(BaseModel):
     def _groups_are_classes(self) -> RunRecord:
         groups = () if self.network is None else self.network.groups
         if groups and set(groups) != set(range(len(self.data.classes))):
-            raise ValueError(f"groups of finer classes must be all the classes, got {groups}")
+            raise ValueError(
+                f"finer classes must belong to all classes and no others, got {groups}"
+            )
         return self
 
     @property
