@@ -14,7 +14,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import pacbayes
-from pacbayes import devices, stochastic
+from pacbayes import devices, runs, stochastic
+from pacbayes.data import DataSource
 from pacbayes.data.augmentation import crops_and_flips, moved_images
 from pacbayes.networks import risk as risks
 from pacbayes.networks.architecture import dense_network
@@ -25,6 +26,7 @@ from pacbayes.networks.predictors import _drawn_index
 from pacbayes.networks.sampler import TorchSampler
 from pacbayes.networks.weights import draw_network
 from pacbayes.randomness import Generators
+from pacbayes.runs import run as issuing
 from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
 from pacbayes.training import trainer as trainers
@@ -225,6 +227,24 @@ def test_certify_refuses_a_missing_device(run_cli, tmp_path):
     code, _, err = run_cli("certify", tmp_path, "--device", "cuda")
     assert code == 2
     assert "device cuda is not available on this machine, which has" in err
+
+
+def test_a_run_is_certified_on_the_device_of_its_network(tmp_path, monkeypatch):
+    source = DataSource("digits")
+    data = source.load()
+    asked = Settings.of("fast", widths=(), epochs=1, samples=1)
+    run = runs.train_all(tmp_path / "run", asked, source, data)[0]
+    seen = []
+
+    def caught(network, x, y, **given):
+        seen.append((x.device, y.device))
+        raise InterruptedError
+
+    monkeypatch.setattr(issuing, "certify", caught)
+    network = run.load_network().to(GPU)
+    with pytest.raises(InterruptedError):
+        runs.certify_run(run, network, data, delta=0.05, bound="small-kl")
+    assert seen == [(GPU, GPU)]
 
 
 def test_versions_name_a_device_other_than_the_cpu():
