@@ -250,6 +250,25 @@ static void check(setting *s) {
     empty(s);
 }
 
+/* A product in blocks has the bits of the product in cache, whatever remains of a block. */
+static void check_product(int M, int N, int K, int turned, int add) {
+    float *A = numbers((size_t)(M * K), 101, 0.013f, -0.6f), *B = numbers((size_t)(K * N), 97, 0.1f, -5);
+    float *C = numbers((size_t)(M * N), 7, 0.3f, -1), *D = numbers((size_t)(M * N), 7, 0.3f, -1);
+    float *room = numbers(BLOCKS_ROOM, 1, 0, 0);
+    offset a_row = turned ? 1 : K, a_column = turned ? M : 1;
+    product(M, N, K, A, a_row, a_column, B, N, C, N, add, NULL);
+    product(M, N, K, A, a_row, a_column, B, N, D, N, add, room);
+    REQUIRE(!memcmp(C, D, (size_t)(M * N) * sizeof(float)));
+    free(A), free(B), free(C), free(D), free(room);
+}
+
+static void check_products(void) {
+    static const int rows[] = {1, 17, BLOCK_ROWS + TILE_ROWS + 5}, terms[] = {1, BLOCK_TERMS + 37};
+    static const int columns[] = {LANES, BLOCK_COLUMNS + 3 * LANES};
+    for (int n = 0; n < 48; n++)
+        check_product(rows[n % 3], columns[n / 3 % 2], terms[n / 6 % 2], n / 12 % 2, n / 24);
+}
+
 int main(int arguments, char **argument) {
     (void)argument;
     showing = arguments > 1;
@@ -258,6 +277,7 @@ int main(int arguments, char **argument) {
     REQUIRE(pb_abi() == PB_ABI);
     REQUIRE(!pb_open(1, widths, RELU, MARGINAL, 0, 0));
     REQUIRE(!pb_open(1, widths, RELU, MARGINAL, 0, INT_MAX));
+    check_products();
     for (size_t n = 0; n < sizeof SHAPES / sizeof *SHAPES; n++)
         for (int activation = RELU; activation <= SIGN; activation++)
             for (int estimator = MARGINAL; estimator <= TREE; estimator++)

@@ -31,9 +31,10 @@ def up(count, unit):
     return -(-count // unit) * unit
 
 
-def chunk_inputs(T):
-    """As in space.inc: 64 rows or more that fill vectors best."""
-    best = least = 1 if T >= 64 else -(-64 // T)
+def chunk_inputs(T, widths):
+    """As in space.inc: 64 rows or more that fill vectors best, or 256 for wide layers."""
+    rows = 256 if max(widths) > 384 else 64
+    best = least = -(-rows // T)
     for i in range(least, 256 // T + 1):
         if (-i * T % LANES) * best < (-best * T % LANES) * i:
             best = i
@@ -55,7 +56,7 @@ def first_words(words, m, T, width):
 
 def replay(widths, T, B, key, *, signs):
     """Every layer's words or normals, (T, B, width)."""
-    n, out = chunk_inputs(T), [np.zeros((T, B, w)) for w in widths]
+    n, out = chunk_inputs(T, widths), [np.zeros((T, B, w)) for w in widths]
     for c, s in enumerate(range(0, B, n)):
         m = min(n, B - s)
         R, op = up(m * T, LANES), up(widths[0], 16)
@@ -148,6 +149,7 @@ def made(kind, widths, d, *, learned_scale, scale, classes=2):
         ((130, 20), 10, 37, 130),
         ((150, 140), 50, 9, 65),
         ((5, 16, 1, 40, 3), 3, 70, 20),
+        ((401, 530), 3, 170, 20),
     ],
 )
 def test_a_step_is_float64s_with_the_same_draws(

@@ -59,10 +59,12 @@ engine *pb_open(int depth, const int32_t *widths, int activation, int estimator,
     e->depth = depth, e->activation = activation, e->estimator = estimator;
     e->learned = learned, e->draws = samples;
     e->samples = estimator == REINFORCE || depth == 0 ? 1 : samples;
-    e->inputs = estimator == REINFORCE ? BATCH : chunk_inputs(e->samples);
     e->layers = zeros(e, depth + 1, sizeof(layer)), e->threads = zeros(e, 1, sizeof(pool));
     if (e->threads) open_pool(e->threads);
-    int widest = PAD;
+    int widest = PAD, hidden = 0;
+    for (int l = 1; l <= depth; l++) hidden = most(hidden, widths[l]);
+    e->broad = hidden > BROAD_LAYER;
+    e->inputs = estimator == REINFORCE ? BATCH : chunk_inputs(e->samples, e->broad);
     for (int l = 0; l <= depth && !e->failed; l++) {
         layer *L = &e->layers[l];
         L->in = widths[l], L->out = widths[l + 1];

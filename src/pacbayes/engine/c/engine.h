@@ -24,6 +24,7 @@
 
 #define PARTS 4   /* fixed partial sums give the same bits for any number of threads */
 #define BATCH 256 /* inputs in a chunk of REINFORCE, where each draw goes through all chunks */
+#define BROAD_LAYER 384 /* units, above which products go in blocks and chunks are larger */
 #define PAD 16    /* in_padded and out_padded are multiples of this */
 #define MOST_SAMPLES (1 << 28) /* rows are counted in ints */
 
@@ -68,6 +69,7 @@ typedef struct {
     vi *gradient_index;                   /* sign: BITS rows of a unit, (tables, units) */
     int *nonzero, *ends, ranges;          /* first layer: features that are not zero */
     float **g_weight, **g_variance, **g_bias, **g_bias_variance; /* by layer */
+    float *room; /* wide layers: for the copies of a product in blocks */
     float *noise, *drawn, *gradient; /* REINFORCE: one draw of all weights, and the gradient */
     int found;         /* the same: first input of the chunk whose nonzero features are listed */
     int start, inputs; /* the chunk: its first input and their number */
@@ -79,6 +81,7 @@ typedef struct {
 struct engine {
     int depth, activation, estimator, learned;
     int samples, inputs; /* of an input; of a chunk */
+    int broad;           /* whether a hidden layer has more than BROAD_LAYER units */
     int draws;           /* REINFORCE: T draws of all weights; `samples` is then 1 */
     float *centre;       /* the same: the means, laid out like a draw */
     layer *layers;       /* depth + 1 */
@@ -92,8 +95,6 @@ struct engine {
     int owned_count, owned_room;
     atomic_int failed; /* memory ran out */
 };
-
-static inline int least(int a, int b) { return a < b ? a : b; }
 
 /* Outputs of the last layer: one score per class, or one for two classes. */
 static inline int outputs(const engine *e) { return e->layers[e->depth].out; }
