@@ -254,7 +254,7 @@ static void check(setting *s) {
 static void check_product(int M, int N, int K, int turned, int add) {
     float *A = numbers((size_t)(M * K), 101, 0.013f, -0.6f), *B = numbers((size_t)(K * N), 97, 0.1f, -5);
     float *C = numbers((size_t)(M * N), 7, 0.3f, -1), *D = numbers((size_t)(M * N), 7, 0.3f, -1);
-    float *room = numbers(BLOCKS_ROOM, 1, 0, 0);
+    float *room = numbers(COPIES, 1, 0, 0);
     offset a_row = turned ? 1 : K, a_column = turned ? M : 1;
     product(M, N, K, A, a_row, a_column, B, N, C, N, add, NULL);
     product(M, N, K, A, a_row, a_column, B, N, D, N, add, room);

@@ -69,7 +69,7 @@ typedef struct {
     vi *gradient_index;                   /* sign: BITS rows of a unit, (tables, units) */
     int *nonzero, *ends, ranges;          /* first layer: features that are not zero */
     float **g_weight, **g_variance, **g_bias, **g_bias_variance; /* by layer */
-    float *room; /* wide layers: for the copies of a product in blocks */
+    float *copies; /* wide layers: of the operands of a product in blocks */
     float *noise, *drawn, *gradient; /* REINFORCE: one draw of all weights, and the gradient */
     int found;         /* the same: first input of the chunk whose nonzero features are listed */
     int start, inputs; /* the chunk: its first input and their number */

@@ -28,9 +28,9 @@
 /* Counts and positions are signed, so that an int converts to one without changing its value. */
 typedef ptrdiff_t offset;
 #define CLEAR(to, count) memset(to, 0, (size_t)(count) * sizeof *(to))
+#define COPY(to, from, count) memcpy(to, from, (size_t)(count) * sizeof *(to))
 static inline int least(int a, int b) { return a < b ? a : b; }
 static inline int most(int a, int b) { return a > b ? a : b; }
-#define COPY(to, from, count) memcpy(to, from, (size_t)(count) * sizeof *(to))
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
