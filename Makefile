@@ -29,17 +29,11 @@ define result
 	$(BIN)/pacbayes train $(2) --out results/$(1)
 	$(BIN)/pacbayes certify results/$(1)
 endef
-PAPER := --protocol paper --samples 10
 
 results: .venv/installed
 	$(call result,fast-relu,--activation relu)
-	$(call result,fast-relu-unit,--activation relu --unit-scale --samples 8)
 	$(call result,fast-sigmoid,--activation sigmoid)
 	$(call result,fast-sign,--activation sign)
-	$(call result,paper-fix-lambda-relu,$(PAPER))
-	$(call result,paper-fix-lambda-sign,--protocol paper --activation sign)
-	$(call result,paper-optim-lambda-relu,$(PAPER) --objective optim-lambda)
-	$(call result,paper-optim-lambda-relu-rate-0.01,$(PAPER) --objective optim-lambda --lambda-rate 0.01)
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
 
@@ -59,6 +53,7 @@ paper-tables: .venv/installed
 	$(REPRODUCE) table2 --out results/paper --as-is --format markdown > results/paper/table2.md
 	$(REPRODUCE) grid --columns $(GRIDS) --out results/paper --as-is --format markdown > results/paper/grid.md
 	$(REPRODUCE) figures --out results/paper --as-is
+	$(BIN)/python benchmarks/optim_lambda.py
 
 bench: .venv/installed
 	$(BIN)/pacbayes bench --out benchmarks/results.md

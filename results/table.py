@@ -1,10 +1,9 @@
-"""table.md, from the runs in this folder: `python results/table.py`."""
+"""Write table.md from the runs in this folder: `python results/table.py`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from pacbayes import paper
 from pacbayes.bounds import catoni, percent_up
@@ -23,15 +22,13 @@ HEADINGS = (
 
 
 def row(folder: Path) -> tuple[str, ...]:
-    """One run: its settings, and what `certify` found."""
+    """Return one run: its settings, and what `certify` found."""
     run, certificate, test = (
         json.loads((folder / f"{name}.json").read_text()) for name in ("run", "certificate", "test")
     )
     s = run["settings"]
-    scales = "learned scales" if s["learned_scale"] else "unit variance"
-    rate = f", λ at {s['lambda_rate']:g}" if s["objective"] == "optim-lambda" else ""
     return (
-        f"{s['activation']}, {s['objective']}, {s['protocol']}, {scales}, T = {s['samples']}{rate}",
+        f"{s['activation']}, {s['protocol']}, learned scales, T = {s['samples']}",
         str(s["epochs"]),
         f"{100 * certificate['risk']:.2f}",
         f"{100 * test['randomised']:.2f}",
@@ -42,27 +39,23 @@ def row(folder: Path) -> tuple[str, ...]:
     )
 
 
-def paper_row(objective: str, activation: str) -> tuple[str, ...]:
-    p = paper.RESULTS[objective, activation]
+def paper_row(activation: str) -> tuple[str, ...]:
+    p = paper.RESULTS["fix-lambda", activation]
     risks = (f"{100 * p.train_linear:.2f}", f"{100 * p.test_zero_one:.2f}", "–", f"{p.kl:.0f}")
-    name = f"*paper: {activation}, {objective}, unit variance, T = {p.samples}*"
+    name = f"*paper: {activation}, fix-λ, unit variance, T = {p.samples}*"
     return (name, "200", *risks, f"{100 * p.bound:.1f}", "–")
 
 
 def table(folders: list[Path]) -> str:
-    """Markdown; every run stands above the paper's column for the same network and objective."""
-    rows: list[tuple[str, ...]] = []
-    for objective, activation in paper.RESULTS:
-        ours = [row(f) for f in folders if _column(f) == (objective, activation)]
-        if ours:
-            rows += [*ours, paper_row(objective, activation)]
+    """Return Markdown; every run stands above the paper's fix-λ for the same network."""
+    rows = [line for f in folders for line in (row(f), paper_row(_activation(f)))]
     lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _column(folder: Path) -> tuple[str, Any]:
-    settings: dict[str, Any] = json.loads((folder / "run.json").read_text())["settings"]
-    return settings["objective"], settings["activation"]
+def _activation(folder: Path) -> str:
+    activation: str = json.loads((folder / "run.json").read_text())["settings"]["activation"]
+    return activation
 
 
 def _up(value: float) -> str:

@@ -218,6 +218,11 @@ def test_the_reproduced_tables_are_those_of_the_committed_store():
     assert (store.folder / "table1.md").read_text() in (store.folder / "README.md").read_text()
 
 
+def test_the_readings_of_optim_lambda_are_computed_from_the_committed_store():
+    text = script(ROOT / "benchmarks" / "optim_lambda.py").page()
+    assert text == (ROOT / "benchmarks" / "optim_lambda.md").read_text()
+
+
 def test_what_was_reproduced_agrees_with_the_paper_or_is_better(reproduced):
     for line in reproduced.values():
         assert len(line.summaries) >= 3
