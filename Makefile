@@ -7,7 +7,7 @@ RUN ?= runs/binary-mnist-relu
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
-	$(BIN)/pacbayes certify $(RUN)
+	$(BIN)/pacbayes certify $(RUN) --priors 16
 	@echo "For pacbayes on your path: source $(BIN)/activate"
 
 test: .venv/installed
@@ -30,10 +30,12 @@ define result
 	$(BIN)/pacbayes certify results/$(1)
 endef
 
+DEEP := --widths 100,100,100
+
 results: .venv/installed
-	$(call result,fast-relu,--activation relu)
-	$(call result,fast-sigmoid,--activation sigmoid)
-	$(call result,fast-sign,--activation sign)
+	$(call result,fast-relu,--activation relu $(DEEP))
+	$(call result,fast-sigmoid,--activation sigmoid $(DEEP))
+	$(call result,fast-sign,--activation sign $(DEEP))
 	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
 

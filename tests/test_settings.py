@@ -16,6 +16,12 @@ def test_the_paper_protocol_is_the_papers():
         assert s.delta == 0.05
 
 
+def test_the_fast_network_has_one_hidden_layer_unless_its_prior_learns():
+    assert Settings.of("fast").widths == (100,)
+    assert Settings.of("fast", prior_fraction=0.5).widths == (100, 100, 100)
+    assert Settings.of("fast", prior_fraction=0.0, widths=(7, 7)).widths == (7, 7)
+
+
 def test_the_batch_follows_the_data_unless_given():
     assert [Settings().batch(n) for n in (10, 3000, 60_000)] == [16, 30, 512]
     assert Settings(batch_size=7).batch(60_000) == 7

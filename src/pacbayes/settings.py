@@ -161,7 +161,7 @@ def _fast(
         chosen |= {"estimator": "leave-one-out"}
     if learned_prior:
         return chosen | _NEAR_A_LEARNED_PRIOR | {"objective": objective or "small-kl"}
-    return chosen | {"objective": objective or "fix-lambda"}
+    return chosen | {"widths": (100,), "objective": objective or "fix-lambda"}
 
 
 _FAST: dict[str, dict[str, Any]] = {

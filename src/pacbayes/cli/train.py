@@ -138,7 +138,8 @@ def train(
     widths: Annotated[
         str | None,
         _network(
-            help="Hidden layers, none for a linear model.  [default: 100,100,100; for a table 100]"
+            help="Hidden layers, none for a linear model.  [default: 100; where the prior of "
+            "images learns, 100,100,100]"
         ),
     ] = None,
     channels: Annotated[
@@ -337,7 +338,7 @@ def train(
     place = device_named(device)  # fails before data are read
 
     source, read, fell_back = _load(*sources, tensorboard)
-    if fell_back and dense:  # bundled data are too few for three hidden layers
+    if fell_back and dense:  # bundled data are too few for hidden layers
         changes.setdefault("widths", ())
     elif not dense:
         changes = defaults(len(read.y_train))

@@ -108,7 +108,7 @@ def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
     if p is not None:
         return _named(Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth))
     s = Settings.of("fast", column.removeprefix("fast-"))  # type: ignore[arg-type]
-    rate, T, depth = s.learning_rate, s.samples, len(s.widths)
+    rate, T, depth = s.learning_rate, s.samples, 3  # the paper's network
     return _named(Configuration(column, dataset, epochs, rate, T, depth))
 
 
