@@ -52,6 +52,22 @@ def test_draws_are_pytorchs_in_float64(widths, n, T, activation, classes, learne
     assert (one.outputs(x, places) - other.outputs(x, places)).abs().max() < 1e-12
 
 
+@pytest.mark.parametrize(
+    ("spread", "scale", "T"), [(0.3, 1.0, 4000), (30.0, 1.0, 400), (1e30, 1e-30, 400)]
+)
+def test_signs_that_single_precision_cannot_decide_are_pytorchs(spread, scale, T):
+    """Among ten million draws some are within its error; huge sums leave it nothing to decide."""
+    network = made((40, 33, 20), "sign", spread=spread)
+    with torch.no_grad():
+        for name, p in network.named_parameters():
+            if "scale" in name:
+                p += np.log(scale)
+    x, y = examples(50)
+    places = Places.of_set(b"a key of certificates", 50, T)
+    one, other = NativeSampler(network), TorchSampler(network)
+    assert (one.losses(x, y, places) - other.losses(x, y, places)).abs().max() < 1e-9
+
+
 @pytest.mark.parametrize("spread", [0.1, 1.5])
 def test_many_classes_are_integrated_as_pytorch_does(spread):
     """Scores that are close, and scores that differ by many deviations."""

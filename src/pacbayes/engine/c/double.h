@@ -75,8 +75,37 @@ static inline int any_nonzero(vd a, vd b) {
 static inline int any_less(vd a, vd b) { return _mm256_movemask_pd((__m256d)(a < b)) != 0; }
 #endif
 
-/* Of two numbers of which the second is not a number, at_most and at_least return the second: what is
- * not a number must show in the output. */
+/* A vector of LANES floats has the rows of two of doubles. */
+#ifdef __AVX512F__
+static inline mask both(vl one, vl two) {
+    unsigned high = _mm512_movepi64_mask((__m512i)two);
+    return (mask)(_mm512_movepi64_mask((__m512i)one) | high << 8);
+}
+#else
+static inline mask both(vl one, vl two) {
+    return (mask)shuffled((vf)one, (vf)two, (vi){0, 2, 4, 6, 8, 10, 12, 14});
+}
+#endif
+/* The upper half of every word. */
+INLINE vi top_halves(vw one, vw two) {
+    vi from = {0};
+    for (int lane = 0; lane < LANES; lane++) from[lane] = 2 * lane + 1;
+    return (vi)shuffled((vf)one, (vf)two, from);
+}
+typedef int32_t half __attribute__((vector_size(4 * WIDE)));
+static inline vl low_half(vi x) {
+    half h;
+    memcpy(&h, &x, sizeof h);
+    return __builtin_convertvector(h, vl);
+}
+static inline vl high_half(vi x) {
+    half h;
+    memcpy(&h, (const char *)&x + sizeof h, sizeof h);
+    return __builtin_convertvector(h, vl);
+}
+
+/* Of two numbers of which the second is not a number, at_most and at_least return the second: what
+ * is not a number must show in the output. */
 static inline vd absolute(vd x) { return (vd)((vl)x & INT64_MAX); }
 
 #define ROUNDING 6755399441055744.0 /* 1.5·2⁵²: adding it leaves an integer in the low bits */
@@ -101,11 +130,11 @@ INLINE void cumulatives(const int V, const vd *u, vd *out) {
     for (int v = 0; v < V; v++) out[v] = either(u[v] > 0, 1.0 - tail[v], tail[v]);
 }
 
-#define NEAR 4           /* points that share a look-up */
+#define NEAR 4             /* points that share a look-up */
 #define NEAR_STEP_MOST 0.2 /* apart: 1.5 steps and half an interval are within BROAD intervals */
 
-/* Φ(u + v·step) for v < NEAR and steps in [0, NEAR_STEP_MOST], to an absolute 7·10⁻¹⁶: with the sign
- * of the centre taken into the last term, c₀ + s·q(s) or (1 − c₀) − s·q(s). */
+/* Φ(u + v·step) for v < NEAR and steps in [0, NEAR_STEP_MOST], to an absolute 7·10⁻¹⁶: with the
+ * sign of the centre taken into the last term, c₀ + s·q(s) or (1 − c₀) − s·q(s). */
 INLINE void near_cumulatives(vd u, vd step, vd *out) {
     vd centre = u + (0.5 * (NEAR - 1)) * step, s[NEAR], q[NEAR];
     vd t = at_most(all(15.49 * TAIL_WIDTH), absolute(centre)) * (1 / TAIL_WIDTH);
@@ -139,17 +168,26 @@ static inline vd power_of_e(vd x) {
     vd r = x - n * 6.93147180369123816490e-01;
     r = r - n * 1.90821492927058770002e-10;
     vd p = all(1 / 6227020800.0);
-    static const double inverse_factorials[] = {
-        1 / 479001600.0, 1 / 39916800.0, 1 / 3628800.0, 1 / 362880.0, 1 / 40320.0, 1 / 5040.0,
-        1 / 720.0,       1 / 120.0,      1 / 24.0,      1 / 6.0,      0.5,         1.0,
-        1.0};
+    static const double inverse_factorials[] = {1 / 479001600.0,
+                                                1 / 39916800.0,
+                                                1 / 3628800.0,
+                                                1 / 362880.0,
+                                                1 / 40320.0,
+                                                1 / 5040.0,
+                                                1 / 720.0,
+                                                1 / 120.0,
+                                                1 / 24.0,
+                                                1 / 6.0,
+                                                0.5,
+                                                1.0,
+                                                1.0};
 #pragma GCC unroll 13
     for (int k = 0; k < 13; k++) p = p * r + inverse_factorials[k];
     return (vd)((vl)p + ((vl)shifted << 52));
 }
 
-/* −2·ln x for normal x > 0, and for x in [2⁻⁵³, 1) to a relative 2⁻⁵²: x = 2ⁿ·(1 + f) with 1 + f in [√½, √2), and ln(1 + f)
- * as in fdlibm, from s = f/(2 + f). */
+/* −2·ln x for normal x > 0, and for x in [2⁻⁵³, 1) to a relative 2⁻⁵²: x = 2ⁿ·(1 + f) with 1 + f in
+ * [√½, √2), and ln(1 + f) as in fdlibm, from s = f/(2 + f). */
 static inline vd minus_twice_log(vd x) {
     vl raw = (vl)x - 0x3fe6a09e667f3bcd; /* subtract the bits of √½ */
     vl exponent = raw >> 52;

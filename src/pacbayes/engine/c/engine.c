@@ -39,6 +39,7 @@
 #include "keyed.inc"    /* random numbers, each at a place of its own */
 #include "wins.inc"     /* the probability that a class wins, in double precision */
 #include "evaluate.inc" /* layers in double precision */
+#include "evaluate_signs.inc" /* the same of sign units */
 #include "outputs.inc"  /* outputs, chunks and workers of an evaluation */
 
 int pb_abi(void) { return PB_ABI; }
