@@ -22,7 +22,7 @@ test: .venv/installed
 docs: .venv/installed
 	$(BIN)/sphinx-build -q -E -W --keep-going -d build/doctrees docs build/docs
 
-# The README's first certificate, its picture, and results/table.md. A checkout has the results but not
+# The paper's network by this library's recipe, and results/table.md. A checkout has the results but not
 # the weights, so a folder without a prior is made anew; one that was begun here is resumed.
 define result
 	[ -e results/$(1)/prior.safetensors ] || rm -rf results/$(1)
@@ -36,11 +36,11 @@ results: .venv/installed
 	$(call result,fast-relu,--activation relu $(DEEP))
 	$(call result,fast-sigmoid,--activation sigmoid $(DEEP))
 	$(call result,fast-sign,--activation sign $(DEEP))
-	$(BIN)/pacbayes plot results/fast-relu --out docs/training.png
 	$(BIN)/python results/table.py
 
 certificates: .venv/installed
 	$(BIN)/python results/certificates/make.py
+	$(BIN)/pacbayes plot results/certificates/binary-one --out docs/training.png
 
 # The paper's runs, hours of them, and what is there of them as tables and figures.
 REPRODUCE := $(BIN)/pacbayes reproduce
