@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors modules growth reading tables tuning mutants faults dist clean
+.PHONY: run test docs results certificates paper paper-tables bench recipes priors modules growth reading tables tuning mutants faults dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -95,6 +95,10 @@ faults: .venv/installed
 # The wheel and the source distribution, in dist.
 dist: .venv/installed
 	$(BIN)/python -m build
+
+# The same two files, each tried in an empty environment, the sdist without a compiler: ten minutes.
+release: .venv/installed
+	$(BIN)/python tests/release.py
 
 # `make run` needs no more than the package; the rest needs the tools and extras as well.
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e

@@ -42,6 +42,9 @@ def test_there_is_one_version():
     assert metadata.hatch.version.cached == pacbayes.__version__
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == pacbayes.__version__
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    released = re.findall(r"^## \[(\d.*)\] - (.*)$", changes, re.MULTILINE)
+    assert released[0] == (pacbayes.__version__, str(citation["date-released"]))
 
 
 def test_the_package_says_that_it_is_typed():

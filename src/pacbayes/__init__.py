@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pacbayes.training.learning import learn_prior
     from pacbayes.training.trainer import Trainer, train
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOMES = {
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),

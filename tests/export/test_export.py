@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy.special import erf, expit, ndtr
 
-from pacbayes import Settings, predict_randomised, runs
+from pacbayes import Settings, __version__, predict_randomised, runs
 from pacbayes.choices import Predictor
 from pacbayes.data import DataSource, tasks
 from pacbayes.export import export_run, graphs
@@ -225,7 +225,7 @@ def test_metadata_say_what_it_is_and_what_covers_it(trained, exported):
     run = trained("four sign")
     model = onnx.load(exported("four sign", "onnx").file)
     said = {p.key: p.value for p in model.metadata_props}
-    assert said["pacbayes"] == "0.1.0"
+    assert said["pacbayes"] == __version__
     assert said["run_sha256"] == run.sha256
     assert said["method"] == "randomised"
     assert json.loads(said["classes"]) == [f"class {i}" for i in range(4)]
