@@ -14,7 +14,7 @@ test: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 	$(MAKE) docs
 	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/engine -k "not neon and not sanitizers"  # its other build
 
