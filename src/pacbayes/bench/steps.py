@@ -55,6 +55,7 @@ class Case:
 
     @property
     def classes(self) -> int:
+        """Number of classes."""
         return max(2, self.widths[-1])
 
     def index(self, i: int) -> Tensor:
