@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables bench recipes priors modules growth reading tables tuning mutants faults dist release clean
+.PHONY: run test docs results certificates paper paper-tables bench peers recipes priors modules growth reading tables tuning mutants faults dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -57,11 +57,17 @@ paper-tables: .venv/installed
 	$(REPRODUCE) figures --out results/paper --as-is
 	$(BIN)/python benchmarks/optim_lambda.py
 
+# About ten minutes on an idle machine; rows that say busy have no number.
+SOME := --only step --only certificate
 bench: .venv/installed
 	$(BIN)/pacbayes bench --out benchmarks/results.md
-	$(BIN)/pacbayes bench --threads 2 --out benchmarks/results-2-threads.md
+	$(BIN)/pacbayes bench $(SOME) --threads 2 --out benchmarks/results-2-threads.md
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
-		$(BIN)/pacbayes bench --out benchmarks/results-avx2.md
+		$(BIN)/pacbayes bench $(SOME) --out benchmarks/results-avx2.md
+
+# Other packages that bench compares with, without torchvision, which they require but do not use here.
+peers: .venv/installed
+	$(BIN)/pip install --quiet --no-deps bayesian-torch==0.5.0 blitz-bayesian-pytorch==0.2.8 torchbnn==1.2
 
 # Networks that are not dense: an hour or two; names of rows choose among them.
 modules: .venv/installed

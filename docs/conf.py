@@ -56,7 +56,6 @@ napoleon_use_rtype = False
 _PAGES = {
     "../benchmarks": "measurements/index.md",
     "../results": "measurements/index.md",
-    "../benchmarks/evaluation.md": "measurements/evaluation.md",
     "../benchmarks/growth.md": "measurements/growth.md",
     "../benchmarks/priors.md": "measurements/priors.md",
     "../benchmarks/recipes.md": "measurements/recipes.md",
@@ -65,7 +64,6 @@ _PAGES = {
     "../benchmarks/tuning.md": "measurements/tuning.md",
     "../results/certificates/README.md": "measurements/certificates.md",
     "../results/certificates/modules.md": "measurements/modules.md",
-    "../benchmarks/conv_step.md": "measurements/conv_step.md",
     "../results/paper/table1.md": "measurements/paper.md",
     "../src/pacbayes/networks/quadrature.py": "api/networks.md#networks-quadrature",
 }

@@ -164,6 +164,12 @@ def test_bench_finds_out_first_whether_it_can_write(run_cli, tmp_path):
     assert "nowhere does not exist; create it first" in err
 
 
+def test_bench_refuses_a_part_of_no_name(run_cli):
+    code, _, err = run_cli("bench", "--only", "certificates")
+    assert code == 2
+    assert "no row has 'certificates' in its name; the names are: step, relu, T = 1;" in err
+
+
 def test_training_says_which_engine_and_why(run_cli, csv, tmp_path, monkeypatch):
     from pacbayes.engine import library
 

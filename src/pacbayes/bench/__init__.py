@@ -1,6 +1,6 @@
-"""Compare the speed of a training step: native engine, this library's PyTorch, plain PyTorch."""
+"""Compare the speed of this library with others and with the limit of the machine."""
 
-from pacbayes.bench.measurements import Case, Measurements, measure
+from pacbayes.bench.contests import CONTESTS, Measurements, choose, measure
 from pacbayes.bench.tables import report
 
-__all__ = ["Case", "Measurements", "measure", "report"]
+__all__ = ["CONTESTS", "Measurements", "choose", "measure", "report"]

@@ -1,8 +1,7 @@
-"""The speed limit of a step: its matrix products at the best rate of this machine."""
+"""The speed limit of a step: its matrix products at the rate of large products on this machine."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
@@ -10,24 +9,31 @@ import torch
 
 from pacbayes.choices import Activation
 
-__all__ = ["bare_products", "multiply_adds", "products", "sgemm_rate"]
+__all__ = ["SIDE", "bare_products", "multiply_adds", "products", "square_product"]
+
+SIDE = 512
 
 
 def products(
-    widths: tuple[int, ...], activation: Activation, T: int, B: int, *, gradient: bool = True
+    widths: tuple[int, ...], activation: Activation, T: int, B: int, *, learned: bool = False
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the shapes (m, k, n) of a step's products at unit variance, for B examples.
+    """Yield the shapes (m, k, n) of the products of a training step with B examples.
 
     The first layer is computed once per example, the others for each of T samples. The gradient of
     the weights costs the same again. So does the gradient of the activations above the first layer,
     except for sign units, which use scores instead. Zeros in the input are counted as well.
+
+    Args:
+        learned: scales are learned. Variances then need products like those of the means, except
+            where the inputs are signs, whose squares are one.
     """
     for layer, (d, e) in enumerate(pairwise(widths)):
         rows = B * T if layer else B
-        yield rows, d, e
-        if gradient:
+        signs = layer > 0 and activation == "sign"
+        for _ in range(2 if learned and not signs else 1):
+            yield rows, d, e
             yield e, rows, d
-            if layer and activation != "sign":
+            if layer and not signs:
                 yield rows, e, d
 
 
@@ -36,7 +42,7 @@ def multiply_adds(shapes: Iterable[tuple[int, int, int]]) -> int:
     return sum(m * k * n for m, k, n in shapes)
 
 
-def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], None]:
+def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], object]:
     """Return a step that only multiplies: PyTorch at the step's shapes, which are not its best."""
     made = [(torch.rand(m, k), torch.rand(k, n), torch.empty(m, n)) for m, k, n in shapes]
 
@@ -47,12 +53,6 @@ def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], Non
     return step
 
 
-def sgemm_rate(seconds: float = 0.3) -> float:
-    """Return multiply-adds per second of the fastest 512×512 product in the given time."""
-    a, b, out = (torch.rand(512, 512) for _ in range(3))
-    best, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        torch.mm(a, b, out=out)
-        best = min(best, time.perf_counter() - start)
-    return 512**3 / best
+def square_product() -> Callable[[int], object]:
+    """Return a product of 512×512 matrices, a shape at which PyTorch is fast."""
+    return bare_products([(SIDE, SIDE, SIDE)])

@@ -1,4 +1,4 @@
-"""Measure how fast this machine trains."""
+"""Measure how fast this machine trains, certifies and predicts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,27 @@ __all__ = ["bench"]
 
 def bench(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure fewer cases, fewer times.")
+        bool, typer.Option("--quick", help="Measure fewer rows, fewer times.")
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="Measure rows with this in their names; repeatable."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads to use.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Markdown file to write.  [default: print]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how fast this machine trains.
+    """Measure how fast this machine trains, certifies and predicts.
 
-    Times one training step with the native engine, with this library's PyTorch code and with plain
-    PyTorch, in turns, and compares them with the speed limit of matrix products.
+    Runs the native engine, this library's PyTorch code, other implementations and plain matrix
+    products in turns, and prints ratios of their times. A row says busy, and has no number, if
+    other programs took the machine's time.
 
     pacbayes bench --quick
+
+    pacbayes bench --only certificate --only fit
 
     pacbayes bench --threads 2 --out speed.md
     """
@@ -39,14 +46,15 @@ def bench(
     from pacbayes.cli import console
     from pacbayes.files import write_atomically
 
-    with console.waiting("measuring; leave this machine idle for accurate results"):
-        found = benchmarks.measure(quick=quick)
+    contests = benchmarks.choose(only or (), quick=quick)
+    with console.waiting("measuring; leave this machine idle"):
+        found = benchmarks.measure(contests, quick=quick)
     if as_json:
         print(json.dumps(asdict(found)))
-        return
-    text = benchmarks.report(found)
-    if out is None:
-        print(text)
+    elif out is None:
+        print(benchmarks.report(found), end="")
     else:
-        write_atomically(out, ("# Benchmarks\n\n" + text).encode())
+        write_atomically(out, ("# Benchmarks\n\n" + benchmarks.report(found)).encode())
         print(out)
+    if found.warning and (as_json or out is not None):
+        console.remark(f"Warning: {found.warning}.")
