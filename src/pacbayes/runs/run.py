@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -117,8 +116,7 @@ def certify_run(
 
 def remarked(certificate: Certificate, data: Dataset) -> Certificate:
     """Return a certificate with what its reader should know."""
-    labels = np.array(data.classes)[data.y_train]
-    remark = above_constant(certificate.bound, labels, data.groups)
+    remark = above_constant(certificate.bound, data.y_train, data.groups, data.classes)
     return certificate if remark is None else replace(certificate, remarks=(remark,))
 
 
@@ -231,9 +229,7 @@ def _guess(run: Run, network: Network, data: Dataset) -> float | None:
     if not s.prior_fraction:
         return None
     own = split(len(data.x_train), s.prior_fraction, s.seed, data.groups)[0]
-    place = device_of(network)
-    x, y = (tensor[own].to(place) for tensor in data.tensors("train"))
-    return prior_error(network, x, y)
+    return prior_error(network, *data.tensors("train"), torch.from_numpy(own))
 
 
 def _assumptions(run: Run) -> Assumptions:
