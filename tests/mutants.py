@@ -26,6 +26,7 @@ EXAMPLES = "tests/data/test_sample.py"
 FORGED = "tests/attacks/test_forged_files.py"
 CARELESS = "tests/attacks/test_careless_use.py"
 REDRAW = "tests/test_redraw.py"
+PARTS, DEALT = "tests/networks/test_parts.py", "tests/certificates/test_executors.py"
 KEYED = "tests/networks/test_risk.py tests/attacks/test_forged_files.py"
 TABLES = "tests/data/test_reading.py"
 FEATURES = "tests/runs/test_features.py"
@@ -242,10 +243,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "Ledger.equal(delta, *names",
         CERTIFICATE,
     ),
-    ("networks/risk.py", "self.total / n", "self.total / (n + 1)", CERTIFICATE),
-    ("networks/risk.py", "/ (1 if own else self.largest)", "", CERTIFICATE),
-    ("networks/risk.py", "self.shared * self.largest", "self.within", STOCHASTIC),
-    ("networks/risk.py", "pairs.sum(-1) / self.largest", "pairs.sum(-1) / 256", STOCHASTIC),
+    ("networks/risk.py", "sums.total / n", "sums.total / (n + 1)", CERTIFICATE),
+    ("networks/risk.py", "/ (1 if own else largest)", "", CERTIFICATE),
+    ("networks/risk.py", "sums.shared * largest", "sums.within", STOCHASTIC),
+    ("networks/parts.py", "pairs.sum(-1) / largest", "pairs.sum(-1) / 256", STOCHASTIC),
     ("networks/local.py", "weight.variance.expand", "weight.log_scale.exp().expand", STOCHASTIC),
     ("networks/local.py", ".clamp(min=LEAST)", "", STOCHASTIC),
     ("networks/local_convolution.py", ".clamp_(min=LEAST)", "", STOCHASTIC),
@@ -416,7 +417,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     (
         "networks/predictors.py",
         "Places.of_content(x, self.seed, draws)",
-        'Places.of_set(b"", len(x), draws)',
+        'Places.of_set(b"", range(len(x)), draws)',
         ESTIMATOR,
     ),
     ("certificates/certificate.py", "theorem.factor * self.risk)", "self.risk)", CERTIFICATE),
@@ -638,12 +639,23 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certify.py", "prior_seed=network.prior_seed", "prior_seed=None", FORGED),
     ("networks/keys.py", "(g.mean, g.log_scale)", "(g.mean,)", VERIFY),
     ("networks/keys.py", '    hasher.update(_bytes(x, "<f4"))\n', "", VERIFY),
-    ("networks/risk.py", "keyed_generator(key, block,", "keyed_generator(key, 0,", KEYED),
-    ("networks/risk.py", "clamp(0, 1), T / draws)", "clamp(0, 1))", KEYED),
-    ("networks/risk.py", "clamp(0, 1), T / samples)", "clamp(0, 1))", KEYED),
-    ("networks/risk.py", "places.part(block, first, T)", "places.part(block, 0, T)", KEYED),
+    ("networks/risk.py", "keyed_generator(self.key, block,", "keyed_generator(self.key, 0,", KEYED),
+    ("networks/parts.py", "part.draws / self.draws", "1.0", KEYED),
+    ("networks/risk.py", "part.draws, part.first)", "part.draws)", KEYED),
+    ("networks/parts.py", "range(0, n, size)", "range(0, n - size + 1, size)", KEYED),
+    ("networks/parts.py", "range(0, draws, most)", "range(0, min(draws, most), most)", KEYED),
+    ("networks/parts.py", "losses.square().sum(0).sum()", "losses.square().sum()", PARTS),
+    ("networks/risk.py", "None if steady else torch", "None if True else torch", DEALT),
+    ("certificates/executors.py", "first.stop if work.threads else", "", DEALT),
+    ("certificates/executors.py", "    job.check()\n", "", DEALT),
+    ("certificates/executors.py", "if self.manner.get(name) != value", "if False", DEALT),
     ("networks/sampler.py", "pair += (mean.shape[-1] + 1) // 2", "pass", REDRAW),
-    ("networks/places.py", "examples=self.examples[examples]", "examples=self.examples[:1]", KEYED),
+    (
+        "networks/places.py",
+        "(numbers.start, numbers.stop",
+        "(0, len(numbers)",
+        KEYED,
+    ),
     ("networks/bodies.py", "torch.addcmul(mean, deviation, noise.to(mean))", "mean", KEYED),
     (
         "networks/architecture.py",

@@ -10,7 +10,7 @@ import pacbayes
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
     {"spelling", "choices", "defaults", "devices", "extras", "paper", "randomness"},
-    {"redraw", "enclosures", "files", "settings", "bounds", "data"},
+    {"cluster", "redraw", "enclosures", "files", "settings", "bounds", "data"},
     {"networks", "verify"},
     {"engine"},
     {"training"},

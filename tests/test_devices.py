@@ -161,7 +161,7 @@ def test_keyed_draws_are_moved_to_the_device(case, has_float64):
     losses = risks.keyed_risk(exact, x.to(where), y.to(where), 3, b"key" * 8)
     assert losses.n == 8
     if network.body.freshness == "per-example":
-        places = Places.of_set(b"key" * 8, 8, 2)
+        places = Places.of_set(b"key" * 8, range(8), 2)
         assert TorchSampler(network).outputs(x, places).device == where
 
 

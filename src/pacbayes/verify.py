@@ -47,6 +47,7 @@ __all__ = ["Finding", "certificates_in", "verify"]
 
 _BITS = 128  # precision of the interval arithmetic
 _CLOSE = 1e-9  # scores that differ by less are a tie, and a tie is an error
+_BLOCK = 10_000  # examples whose errors are counted at a time
 _FITTED = "features.json, fitted to the prior's part alone"
 _COUNTED, _RESAMPLED = "errors counted", "risk of the same draws"
 Array = NDArray[Any]
@@ -259,7 +260,7 @@ def verify(
         guess, finding = _guess(c, run, prior or laws[0], (x[own], y[own]), body)
         yield finding if prior is None else replace(finding, holds=True)  # the bound decides
         c = c.model_copy(update={"parameters": {**c.parameters, "guess": guess}})
-    laws, bound_set = (laws[0] if prior is None else prior, laws[1]), (x[counted], y[counted])
+    laws, bound_set = (laws[0] if prior is None else prior, laws[1]), _rows(x, y, counted)
     if run.data.source.group is not None:
         yield (finding := _of_groups(c))
         if not finding.holds:
@@ -277,6 +278,11 @@ def verify(
     upper, finding = check(measured, run)
     yield replace(finding, name=_RESAMPLED) if full else finding
     yield _bound(c, upper if full else c.risk_upper, kl, c.spent(c.part))
+
+
+def _rows(x: Array, y: Array, index: Array) -> Data:
+    """Return some examples; all of them are not copied."""
+    return (x, y) if len(index) == len(x) else (x[index], y[index])
 
 
 def _finding(name: str, detail: str, must: Mapping[str, bool]) -> Finding:
@@ -431,7 +437,7 @@ def _sample(run: _Run, rows: Rows, y: Array, index: Array) -> Finding:
     raw, smooth = both
     try:
         remarks = check_sample(raw, y, repeats=s.repeats, groups=groups)
-        remarks += check_split(smooth[own], smooth[index], repeats=s.repeats) if len(own) else []
+        remarks += check_split(smooth, own, index, repeats=s.repeats) if len(own) else []
     except NoSampleError as error:
         return Finding("examples", False, str(error))
     return Finding("examples", True, "; ".join(remarks) or "nothing speaks against independence")
@@ -766,7 +772,12 @@ _OF_ONE_NETWORK = {  # whose weights are known
 
 
 def _errors(drawn: Weights, run: _Run, x: Array, y: Array, body: Body | None) -> Array:
-    """Return where a network with known weights errs, (n,); a tie is an error."""
+    """Return where a network with known weights errs, (n,), in blocks; a tie is an error."""
+    blocks = (slice(i, i + _BLOCK) for i in range(0, len(x), _BLOCK))
+    return np.concatenate([_errors_of(drawn, run, x[b], y[b], body) for b in blocks])
+
+
+def _errors_of(drawn: Weights, run: _Run, x: Array, y: Array, body: Body | None) -> Array:
     tensors = [drawn[name] for name in _shapes(run)]
     a = x.astype(float)
     if body is not None:

@@ -8,6 +8,7 @@ from pacbayes import bounds, certify, stochastic
 from pacbayes.certificates import drawing
 from pacbayes.certificates.drawing import needed_draws, planned_draws, wanted_term
 from pacbayes.networks.keys import draws_key
+from pacbayes.networks.parts import in_turn
 from pacbayes.networks.risk import EmpiricalRisk
 
 
@@ -69,13 +70,12 @@ def test_networks_that_draw_for_every_example_take_a_hundred():
     assert certify(dense_network(3, (4,)), x, y, samples="auto").samples == 100
 
 
-def test_blocks_are_passed_on_in_order(network, examples):
+def test_an_executor_has_the_parts_in_order(network, examples):
     seen = []
 
-    def follow(blocks):
-        for block in blocks:
-            seen.append(len(block[0]))
-            yield block
+    def executor(work, x, y, parts):
+        seen.extend(part.stop - part.start for part in parts)
+        return in_turn(work, x, y, parts)
 
-    certify(network, *examples, samples=2, follow=follow)
+    certify(network, *examples, samples=2, executor=executor)
     assert seen == [64, 64, 64, 64, 44]

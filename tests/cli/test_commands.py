@@ -337,6 +337,8 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
             "no data set of two classes 'x'",
         ),
         (("reproduce", "table1", "--out", "{tmp}/r", "--executor", "dask"), "go together"),
+        (("certify", "{tmp}", "--executor", "dask"), "go together"),
+        (("certify", "{tmp}", "--scheduler", "tcp://127.0.0.1:1"), "go together"),
         (("compare", "--n", "3", "--out", "{tmp}/b.png"), "n must be at least 8"),
         (("plan", "--error", "0.1"), "give either --n for the bound to expect, or --bound"),
         (("plan", "--error", "0.1", "--n", "99", "--bound", "0.2"), "give either --n"),
@@ -411,6 +413,26 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     assert err.count("\n") == 1
     assert out == ""
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--exact",), "no effect with --exact, which samples no risk"),
+        (("--bound", "held-out"), "no effect with --bound held-out, which samples no risk"),
+        ((), "--scheduler nonsense: there is no Dask scheduler (missing port"),
+    ],
+)
+def test_a_certificate_that_workers_cannot_draw_is_refused(run_cli, csv, tmp_path, more, message):
+    pytest.importorskip("distributed")
+    run_cli("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
+    dask = ("--executor", "dask", "--scheduler", "nonsense")
+    bound = () if more else ("--bound", "small-kl")
+    code, out, err = run_cli("certify", tmp_path / "run", *dask, *more, *bound)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list((tmp_path / "run").glob("certificate*"))
 
 
 def test_predictions_overwrite_nothing_that_a_run_is_made_of(run_cli, csv, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn import datasets, preprocessing
 
+from pacbayes.data import sample
 from pacbayes.data.sample import (
     FittedError,
     NoSampleError,
@@ -79,18 +80,22 @@ def test_what_occurs_again_is_seen_unless_it_is_said_to():
     check(np.concatenate([x, x[:10]]))
 
 
+def halves(x):
+    return np.arange(0, len(x), 2), np.arange(1, len(x), 2)
+
+
 @pytest.mark.parametrize("d", [1, 2, 5, 20])
 def test_smooth_densities_have_hardly_any_near_copies(d):
     rng = np.random.default_rng(d)
     x = rng.normal(size=(4000, d)) * 10.0 ** np.arange(d)  # scales that differ
-    assert near_copies(x[:2000], x[2000:]) < 0.03
+    assert near_copies(x, np.arange(2000), np.arange(2000, 4000)) < 0.03
 
 
 @pytest.mark.parametrize("load", LOADERS, ids=lambda load: load.__name__)
 def test_natural_tables_have_hardly_any_near_copies(load):
     x, _ = load(return_X_y=True)
     x = np.random.default_rng(0).permutation(x)
-    assert near_copies(x[::2], x[1::2]) < 0.03
+    assert near_copies(x, *halves(x)) < 0.03
 
 
 @pytest.mark.parametrize("copies", [2, 5, 40])
@@ -103,10 +108,10 @@ def test_copies_with_a_little_noise_are_seen(copies, scaled):
         few = rng.normal(size=(2000 // copies, 6)) * 10.0 ** np.arange(6)
     x = rng.permutation(np.repeat(few, copies, axis=0))
     x = x + 0.005 * x.std(0).clip(0.3) * rng.normal(size=x.shape)
-    assert near_copies(x[::2], x[1::2]) > 0.4
+    assert near_copies(x, *halves(x)) > 0.4
     with pytest.raises(NoSampleError, match="near copies of the prior's examples"):
-        check_split(x[::2], x[1::2], repeats=False)
-    (remark,) = check_split(x[::2], x[1::2], repeats=True)
+        check_split(x, *halves(x), repeats=False)
+    (remark,) = check_split(x, *halves(x), repeats=True)
     assert "near copies" in remark
 
 
@@ -115,9 +120,33 @@ def test_a_fifth_of_near_copies_is_the_limit():
     own, new = rng.normal(size=(600, 5)), rng.normal(size=(600, 5))
     for share, refused in ((0.1, False), (0.3, True)):
         bound = np.where(rng.random((600, 1)) < share, own + 1e-4, new)
+        x, parts = np.concatenate([own, bound]), (np.arange(600), np.arange(600, 1200))
         if refused:
             with pytest.raises(NoSampleError, match=r"\(at most 20 % are allowed\)"):
-                check_split(own, bound, repeats=False)
+                check_split(x, *parts, repeats=False)
         else:
-            assert "near copies" in check_split(own, bound, repeats=False)[0]
-    assert check_split(own, own, repeats=False) == []  # exact copies are counted elsewhere
+            assert "near copies" in check_split(x, *parts, repeats=False)[0]
+    same = np.arange(600)
+    assert check_split(own, same, same, repeats=False) == []  # exact copies are counted elsewhere
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_near_copies_are_found_in_blocks_and_ranked_among_some(copies, monkeypatch):
+    """As against all pairs of distances at once."""
+    rng = np.random.default_rng(copies)
+    x = rng.permutation(np.repeat(rng.normal(size=(4000 // copies, 4)), copies, axis=0))
+    x += 1e-4 * rng.normal(size=x.shape)
+    whole = near_copies(x, *halves(x))
+    monkeypatch.setattr(sample, "_RANKED", 300)
+    monkeypatch.setattr(sample, "_TOGETHER", 7)
+    monkeypatch.setattr(sample, "_parts", lambda index, width: np.array_split(index, 9))
+    assert near_copies(x, *halves(x)) == pytest.approx(whole, abs=0.03)
+    assert whole == pytest.approx(0.5 * (copies - 1), abs=0.05)
+
+
+def test_repeats_within_a_group_do_not_count():
+    x = np.random.default_rng(0).normal(size=(100, 3)).repeat(2, axis=0)
+    y, groups = np.zeros(200, int), np.arange(200) // 2
+    assert check_sample(x, y, repeats=False, groups=groups) == []
+    with pytest.raises(NoSampleError, match="100 of 200 examples are duplicates"):
+        check_sample(x, y, repeats=False, groups=np.arange(200))

@@ -46,7 +46,7 @@ def examples(n, classes=2, d=6):
 def test_draws_are_pytorchs_in_float64(widths, n, T, activation, classes, learned_scale):
     network = made(widths, activation, classes, learned_scale=learned_scale)
     x, y = examples(n, classes)
-    places = Places.of_set(b"a key of certificates", n, T).part(slice(0, n), 5, T)
+    places = Places.of_set(b"a key of certificates", range(n), T, first=5)
     one, other = NativeSampler(network), TorchSampler(network)
     assert (one.losses(x, y, places) - other.losses(x, y, places)).abs().max() < 1e-12
     assert (one.outputs(x, places) - other.outputs(x, places)).abs().max() < 1e-12
@@ -72,7 +72,7 @@ def test_signs_that_single_precision_cannot_decide_are_pytorchs(spread, scale, T
 def test_many_classes_are_integrated_as_pytorch_does(spread):
     """Scores that are close, and scores that differ by many deviations."""
     network, (x, y) = made((5,), classes=150, spread=spread), examples(6, 150)
-    places = Places.of_set(b"key", 6, 4)
+    places = Places.of_set(b"key", range(6), 4)
     one, other = NativeSampler(network), TorchSampler(network)
     # Cut off at seven deviations, the grids may differ by 2.2·Φ(−7).
     assert (one.losses(x, y, places) - other.losses(x, y, places)).abs().max() < 5e-12
@@ -86,16 +86,16 @@ def test_many_classes_are_integrated_as_pytorch_does(spread):
 @pytest.mark.parametrize("activation", ["relu", "sign"])
 def test_bits_do_not_depend_on_threads_nor_on_company(activation):
     network, (x, y) = made((20, 9), activation), examples(120)
-    places, native = Places.of_set(b"key", 120, 30), NativeSampler(network)
+    places, native = Places.of_set(b"key", range(120), 30), NativeSampler(network)
     expected = native.losses(x, y, places)
     for threads in (2, 5):
         torch.set_num_threads(threads)
         assert torch.equal(native.losses(x, y, places), expected)
     torch.set_num_threads(1)
-    part = slice(50, 71)
+    part = range(50, 71)
     for first, draws in ((0, 30), (7, 1), (10, 20)):
-        found = native.losses(x[part], y[part], places.part(part, first, draws))
-        assert torch.equal(found, expected[first : first + draws, part])
+        found = native.losses(x[50:71], y[50:71], Places.of_set(b"key", part, draws, first))
+        assert torch.equal(found, expected[first : first + draws, 50:71])
 
 
 @pytest.mark.parametrize(("samples", "rows"), [(3, 1000), (130, 1000), (130, 200)])
@@ -140,7 +140,7 @@ def test_what_is_not_finite_is_left_to_pytorch_or_shows():
         spoilt.body.layers[0].weight.mean[0, 0] = float("nan")
     assert not NativeSampler.takes(spoilt)
     x[3, 2] = float("nan")
-    losses = NativeSampler(network).losses(x, y, Places.of_set(b"key", 9, 4))
+    losses = NativeSampler(network).losses(x, y, Places.of_set(b"key", range(9), 4))
     assert losses[:, 3].isnan().all()
     assert losses[:, np.arange(9) != 3].isfinite().all()
 
@@ -151,7 +151,7 @@ def test_scores_that_cannot_be_integrated_are_refused():
         network.layer.weight.log_scale[0] -= 30
         network.layer.bias.log_scale[0] -= 30
     with pytest.raises(ValueError, match="differ too much to integrate"):
-        NativeSampler(network).losses(x, y, Places.of_set(b"key", 9, 4))
+        NativeSampler(network).losses(x, y, Places.of_set(b"key", range(9), 4))
 
 
 def test_other_networks_are_not_taken():
@@ -165,4 +165,4 @@ def test_other_networks_are_not_taken():
         NativeSampler(dense_network(6, ()))
     assert sampler(Network(torch.nn.Linear(6, 4), GaussianLinear(4, 1))) is None
     with pytest.raises(ValueError, match=r"examples of shape \(3, 6\), got \(3, 5\)"):
-        NativeSampler(network).outputs(torch.zeros(3, 5), Places.of_set(b"", 3, 1))
+        NativeSampler(network).outputs(torch.zeros(3, 5), Places.of_set(b"", range(3), 1))

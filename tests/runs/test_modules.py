@@ -9,6 +9,7 @@ import torch
 
 from pacbayes import Settings, runs
 from pacbayes.choices import Predictor
+from pacbayes.cli.certify import check_dealt
 from pacbayes.data import DataSource
 from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
 from pacbayes.networks.gaussian import kl_by_part
@@ -228,6 +229,12 @@ def test_code_of_somebody_else_does_not_run(tmp_path, source, file, monkeypatch)
         run.load_network()
     runs.allow(run.folder / "network.py")
     run.load_network()
+
+
+def test_code_of_the_users_own_is_not_sent_to_workers(tmp_path, source, file):
+    run = trained(tmp_path / "run", source, LEARNED, f"{file}:build")
+    with pytest.raises(ValueError, match=r"has code of its own \(network.py\)"):
+        check_dealt(run, "small-kl", "cpu", exact=False)
 
 
 def test_code_that_changed_does_not_run(tmp_path, source, file):

@@ -30,7 +30,8 @@ from pacbayes.networks.heads import HEADS
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.networks.risk import EmpiricalRisk, Follow, exact_risk, keyed_risk
+from pacbayes.networks.parts import Executor, in_turn
+from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 
 __all__ = ["assumed", "beside", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
 
@@ -48,7 +49,7 @@ def certify(
     monte_carlo: MonteCarlo = "kl-chernoff",
     samples: int | Literal["auto"] | None = 100,
     seconds: float = SECONDS,
-    follow: Follow = iter,
+    executor: Executor = in_turn,
     priors: int = 1,
     guess: float | None = None,
     repeats: bool = False,
@@ -72,7 +73,8 @@ def certify(
             small all-sign network exactly, which needs no such term. "auto" is 100; where a batch
             shares its draws it is what a term of 0.05 points, or 1 % of the risk, needs.
         seconds: time for draws that a batch shares, if samples is "auto".
-        follow: passes on the blocks of examples that share draws, perhaps showing progress.
+        executor: computes the parts of a sampled risk, by default one after the other here; with
+            `dask_parts` the workers of a cluster do, with the same bits.
         priors: how many priors were tried on the bound set, this one included, each of them fixed
             in advance; all are paid for, so that the best may be chosen.
         guess: the risk expected on the bound set, found without it (see `prior_error`), for
@@ -103,7 +105,7 @@ def certify(
     measured = (
         exact_risk(exact, x, y)
         if samples is None
-        else keyed_risk(exact, x, y, samples, key, sampler(exact), follow)
+        else keyed_risk(exact, x, y, samples, key, sampler(exact), executor)
     )
     evidence = _evidence(
         exact,

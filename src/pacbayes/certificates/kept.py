@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pacbayes.bounds.ledger import Ledger, below
@@ -16,7 +17,7 @@ from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
-from pacbayes.devices import CPU, in_float64
+from pacbayes.devices import CPU, device_of, in_float64
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.keys import draws_key
@@ -35,6 +36,7 @@ from pacbayes.randomness import keyed_generator
 __all__ = ["certify_drawn", "certify_fixed", "certify_network", "prior_error"]
 
 _ROUNDING = 1e-9  # of a log-ratio, relative
+_BLOCK = 10_000  # examples that are copied at a time
 _SHARES = {  # of δ near a learned prior, where the posterior hardly moves: held-out mostly wins
     "pac-bayes, held-out": Fraction(9, 10),
     "pac-bayes, disintegrated-fixed": Fraction(1, 10),
@@ -200,13 +202,19 @@ class _Issuer:
         return certificate, drawn
 
 
-def prior_error(network: Network, x: Tensor, y: Tensor) -> float:
+def prior_error(network: Network, x: Tensor, y: Tensor, index: Tensor | None = None) -> float:
     """Return the error of the network at the prior's means, on examples outside the bound set.
 
     On the prior's own part of the data it is a guess of the risk for Catoni's bound at a fixed C.
+
+    Args:
+        index: of these examples among x and y, if not all of them are.
     """
-    exact = in_float64(copy.deepcopy(network)).eval()
-    return count_errors(exact, prior_weights(network), x, y) / len(x)
+    exact, weights = in_float64(copy.deepcopy(network)).eval(), prior_weights(network)
+    index = torch.arange(len(x), device=CPU) if index is None else index
+    place, parts = device_of(network), index.split(_BLOCK)
+    errors = (count_errors(exact, weights, x[i].to(place), y[i].to(place)) for i in parts)
+    return sum(errors) / len(index)
 
 
 def _ledger(delta: float, shares: Mapping[str, Fraction], priors: int) -> Ledger:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,9 @@ def _weights(groups: Any, n: int) -> Array:
     return weights
 
 
-def above_constant(bound: float, labels: Any, groups: Any = None) -> str | None:
+def above_constant(
+    bound: float, labels: Any, groups: Any = None, names: Sequence[str] | None = None
+) -> str | None:
     """Return a remark if the bound is above the error of always answering the largest class.
 
     Such a certificate does not show that anything was learned: with 6 % of positives, a classifier
@@ -48,8 +51,10 @@ def above_constant(bound: float, labels: Any, groups: Any = None) -> str | None:
     Args:
         bound: of the error.
         labels, groups: as in `largest_class`.
+        names: of the classes, if labels are their indices.
     """
     label, error = largest_class(labels, groups)
+    label = label if names is None else names[label]
     if bound <= error:
         return None
     return (

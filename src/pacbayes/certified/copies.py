@@ -93,7 +93,7 @@ def check_near_copies(X: Any, split: Split, *, repeats: bool) -> None:
     if not chosen:
         return
     table = np.stack(chosen, axis=1)
-    if (near := near_copies(table[split.own], table[split.bound])) > NEAR:
+    if (near := near_copies(table, split.own, split.bound)) > NEAR:
         raise NoSampleError(
             f"{100 * near:.0f} % of the bound set are near copies of other examples (at most "
             f"{100 * NEAR:.0f} % are allowed), so they are not independent; {_NEAR}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
@@ -19,15 +20,19 @@ from pacbayes.cli.options import (
     TestFile,
     Threads,
     check_samples,
+    check_scheduler,
     given,
     set_threads,
 )
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
+    from pacbayes.runs.folder import Run
     from pacbayes.runs.prediction import TestErrors
 
-__all__ = ["certify"]
+__all__ = ["certify", "check_dealt"]
+
+_ONE_NETWORK = (Predictor.DRAWN, Predictor.FIXED)
 
 
 def certify(
@@ -84,6 +89,11 @@ def certify(
         bool,
         typer.Option("--exact", help="Sum a small all-sign network exactly; no Monte-Carlo term."),
     ] = False,
+    executor: Annotated[
+        Literal["local", "dask"],
+        typer.Option(help="Where the draws of the risk are made; the certificate is the same."),
+    ] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
     data: DataFile = None,
     test_data: TestFile = None,
     device: OnDevice = "cpu",
@@ -102,25 +112,33 @@ def certify(
     pacbayes certify runs/mine --bound disintegrated --networks 10
 
     pacbayes certify runs/mine --per-class
+
+    pacbayes certify runs/mine --executor dask --scheduler tcp://10.0.0.1:8786
     """
     started = time.monotonic()
     _check_options(bound, networks, exact=exact, samples=samples, monte_carlo=monte_carlo)
     draws = _draws(samples, exact=exact)
+    check_scheduler(executor, scheduler)
     set_threads(threads)
     from pacbayes import runs
+    from pacbayes.certificates.executors import dask_parts
     from pacbayes.cli import console, progress
     from pacbayes.cli.predict import printable
     from pacbayes.devices import CPU, device_named
+    from pacbayes.networks.parts import in_turn
 
     place = device_named(device)
     opened = runs.open_run(run)
     one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
     usual = "small-kl" if opened.record.data.source.group is None else "disintegrated"
     theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
+    if scheduler:
+        check_dealt(opened, theorem, device, exact=exact)
     network = opened.load_network().to(place)
     examples = opened.load_data(data, test_data)
     issue = runs.certify_classes if per_class else runs.certify_run
-    drawing = {"follow": progress.blocks} | given({"seconds": seconds})
+    parts = partial(dask_parts, scheduler=scheduler) if scheduler else in_turn
+    drawing = {"executor": progress.followed(parts)} | given({"seconds": seconds})
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
         issued = issue(
             opened,
@@ -145,6 +163,26 @@ def certify(
     console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
 
 
+def check_dealt(run: Run, bound: str, device: str, *, exact: bool) -> None:
+    """Refuse --executor dask where no worker could help."""
+    from pacbayes.networks.modules import OwnModule
+
+    network, learned = run.record.network, bool(run.settings.prior_fraction)
+    one = learned if bound == BEST_OF else THEOREMS[bound].predictor in _ONE_NETWORK
+    if exact or one:
+        raise ValueError(
+            f"--executor dask has no effect with {'--exact' if exact else f'--bound {bound}'}, "
+            "which samples no risk"
+        )
+    if network is not None and isinstance(network.architecture, OwnModule):
+        raise ValueError(
+            f"--executor dask: {run.folder} has code of its own (network.py), which workers do not "
+            "have; leave the option out"
+        )
+    if device != "cpu":
+        raise ValueError(f"--executor dask computes on CPUs; leave out --device {device}")
+
+
 def _tried(priors: int | None, scales: int) -> int | None:
     """Return the number of priors to pay for; refuse fewer than the run itself tried."""
     if priors is not None and priors < scales:
@@ -165,7 +203,7 @@ def _check_options(
 ) -> None:
     """Refuse options that would have no effect."""
     theorem = THEOREMS.get(bound or "")
-    if theorem is not None and theorem.predictor in (Predictor.DRAWN, Predictor.FIXED):
+    if theorem is not None and theorem.predictor in _ONE_NETWORK:
         if exact:
             raise ValueError(f"--exact does not go with --bound {bound}, which samples no risk")
         _check_unsampled(f"--bound {bound}", samples, monte_carlo)

@@ -20,6 +20,7 @@ __all__ = [
     "Threads",
     "check_folder_of",
     "check_samples",
+    "check_scheduler",
     "given",
     "numbers",
     "set_threads",
@@ -86,6 +87,12 @@ def check_samples(samples: int) -> None:
     """Raise ValueError if the number of draws is not between 1 and 100000."""
     if not 1 <= samples <= 100_000:
         raise ValueError(f"--samples must be between 1 and 100000, got {samples}")
+
+
+def check_scheduler(executor: str, scheduler: str | None) -> None:
+    """Refuse --executor dask without a scheduler, and a scheduler without it."""
+    if (executor == "dask") != bool(scheduler):
+        raise ValueError("--executor dask and --scheduler ADDRESS go together")
 
 
 def set_threads(threads: int | None) -> None:

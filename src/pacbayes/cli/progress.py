@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,12 +16,12 @@ from pacbayes.cli.console import duration
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pacbayes.networks.risk import Blocks
+    from pacbayes.networks.parts import Executor, Part, Sums, Work
     from pacbayes.runs.folder import Run
     from pacbayes.settings import Settings
     from pacbayes.training.loop import Evaluation, Progress
 
-__all__ = ["blocks", "show_prior", "show_training"]
+__all__ = ["followed", "show_prior", "show_training"]
 
 _SOON = 10.0  # seconds between lines on the draws of a certificate
 _SILENCE = 30.0  # seconds without output after which a line is printed if there is no bar
@@ -44,15 +44,19 @@ def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) ->
     display.follow(steps)
 
 
-def blocks(parts: Blocks) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pass on the blocks of a certificate's examples, and say every while how many are done."""
-    started = spoke = time.monotonic()
-    for done, part in enumerate(parts):
-        if time.monotonic() - spoke > _SOON:
-            left = duration((time.monotonic() - started) * (len(parts) - done) / done)
-            _console(quiet=False).print(f"block {done} of {len(parts)}, {left} left")
-            spoke = time.monotonic()
-        yield part
+def followed(executor: Executor) -> Executor:
+    """Let an executor compute a certificate's parts, and say every while how many are done."""
+
+    def follow(work: Work, x: Tensor, y: Tensor, parts: Sequence[Part]) -> Iterator[Sums]:
+        started = spoke = time.monotonic()
+        for done, sums in enumerate(executor(work, x, y, parts), 1):
+            if time.monotonic() - spoke > _SOON and done < len(parts):
+                left = duration((time.monotonic() - started) * (len(parts) - done) / done)
+                _console(quiet=False).print(f"part {done} of {len(parts)}, {left} left")
+                spoke = time.monotonic()
+            yield sums
+
+    return follow
 
 
 def _console(*, quiet: bool) -> Console:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pacbayes.cli import completion
-from pacbayes.cli.options import AsJson, Quiet, given
+from pacbayes.cli.options import AsJson, Quiet, check_scheduler, given
 from pacbayes.extras import require
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def reproduce(
 
 
 def _check_options(out: Path, executor: str, scheduler: str | None) -> None:
-    if (executor == "dask") != bool(scheduler):
-        raise ValueError("--executor dask and --scheduler ADDRESS go together")
+    check_scheduler(executor, scheduler)
     if out.is_file() or (out / "run.json").exists():
         raise ValueError(f"--out must be a folder for a store of runs, got {out}")
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.data.blocks import blocks_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -171,18 +173,20 @@ def rows_sha256(rows: Frame, y: Labels) -> str:
 
 
 def _arrays_sha256(x: Floats, y: Labels) -> str:
-    hasher = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes())
-    hasher.update(np.ascontiguousarray(y, dtype="<i8").tobytes())
+    hasher = hashlib.sha256()
+    for array, kind in ((x, "<f4"), (y, "<i8")):
+        for block in blocks_of(array):
+            hasher.update(np.ascontiguousarray(array[block], dtype=kind).data.cast("B"))
     return hasher.hexdigest()
 
 
 def first_of_each(x: Floats, y: Labels) -> Labels:
     """Return the indices of the first of examples that are the same, label included."""
-    examples = zip(x + 0.0, y.tolist(), strict=True)  # −0 is 0
-    first: dict[tuple[bytes, int], int] = {}
-    for i, (row, label) in enumerate(examples):
-        first.setdefault((row.tobytes(), label), i)
-    return np.fromiter(first.values(), np.int64)
+    digests = np.empty(len(x), "S32")  # of rows, which are long
+    for block in blocks_of(x):
+        for i, row in enumerate(x[block] + 0.0, block.start):  # −0 is 0
+            digests[i] = hashlib.sha256(row.tobytes() + y[i].tobytes()).digest()
+    return np.sort(np.unique(digests, return_index=True)[1])
 
 
 def _check_part(x: Floats, y: Labels, where: str) -> None:
@@ -203,13 +207,13 @@ def check_features(x: Floats, where: str) -> None:
     """Raise DataError unless x is a finite matrix; name the first offending entry."""
     if x.ndim != 2 or x.shape[1] < 1:
         raise DataError(f"{where}: features must be a matrix (examples, features), got {x.shape}")
-    bad = np.argwhere(~np.isfinite(x))
-    if len(bad):
-        row, column = bad[0]
-        raise DataError(
-            f"{where}: {x[row, column]} in example {row}, feature {column} (counting from 0); "
-            "every feature must be a finite float32 number"
-        )
+    for block in blocks_of(x):
+        for i, column in np.argwhere(~np.isfinite(x[block]))[:1]:
+            row = block.start + i
+            raise DataError(
+                f"{where}: {x[row, column]} in example {row}, feature {column} (counting from 0); "
+                "every feature must be a finite float32 number"
+            )
 
 
 def class_indices(labels: NDArray[Any], where: str) -> tuple[Labels, tuple[str, ...]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pacbayes.data.blocks import blocks_of
 
 __all__ = [
     "NEAR",
@@ -24,8 +27,9 @@ _ANYWAY = 3  # repeated examples that are always allowed
 _REPEATED = 0.01  # share of repeated examples allowed; sampling with replacement has 0.37
 _REPEATED_DISCRETE = 0.1  # the same where no feature is continuous, and repeats are natural
 NEAR, _REMARKABLE = 0.2, 0.02  # shares of near copies that are refused, and that are remarked on
-_NUMBERS = 1_000_000  # of a block
 _QUERIES = 300  # examples of the bound set whose neighbours are looked at
+_RANKED = 50_000  # examples of the prior among which distances are ranked
+_TOGETHER = 100  # queries whose distances are held at once
 _NATURAL = 0.01  # probability with which a smooth density has a neighbour that counts as a copy
 _COPY = 0.2  # at most this fraction of the expected distance is a copy, in any dimension
 _CLOSE = 1e-6  # rounding error that a fitted step may leave
@@ -58,19 +62,20 @@ def check_sample(x: Array, y: Array, *, repeats: bool, groups: Array | None = No
         Remarks on what is allowed but unusual.
     """
     rows = np.ascontiguousarray(x).reshape(len(x), -1)
-    remarks = [] if repeats else _check_repeats(*_once_in_each(rows, y, groups))
+    remarks = [] if repeats else _check_repeats(rows, y, groups)
     _refuse_fitted(rows)
     return remarks
 
 
-def check_split(own: Array, bound: Array, *, repeats: bool) -> list[str]:
+def check_split(x: Array, own: Array, bound: Array, *, repeats: bool) -> list[str]:
     """Raise NoSampleError if the bound set consists of near copies of the prior's examples.
 
     Args:
-        own, bound: features of the prior's part and of the bound set.
+        x: features of all examples.
+        own, bound: indices of the prior's part and of the bound set.
         repeats: only remark on near copies.
     """
-    near = near_copies(own, bound)
+    near = near_copies(x, own, bound)
     says = f"{100 * near:.0f} % of the bound set are near copies of the prior's examples"
     if near > NEAR and not repeats:
         raise NoSampleError(
@@ -81,7 +86,7 @@ def check_split(own: Array, bound: Array, *, repeats: bool) -> list[str]:
     return [says] if near > _REMARKABLE else []
 
 
-def near_copies(own: Array, bound: Array) -> float:
+def near_copies(x: Array, own: Array, bound: Array) -> float:
     r"""Return the share of the bound set that lies unnaturally near to the prior's examples.
 
     In a smooth density of dimension D the number of neighbours within r grows as rᴰ. D and the
@@ -90,52 +95,123 @@ def near_copies(own: Array, bound: Array) -> float:
     t·r₁ with tᴰ = 0.01, which a smooth density has with probability 0.01, and t ≤ 0.2. Distances
     are measured between features as they are and in units of their deviations; the larger share
     counts. Exact copies do not: `check_sample` counts those.
+
+    Args:
+        x: features of all examples.
+        own, bound: indices of the prior's part and of the bound set.
     """
+    rows = x.reshape(len(x), -1)
     step = max(1, len(bound) // _QUERIES)
-    own, some = (np.reshape(a, (len(a), -1)).astype(np.float64) for a in (own, bound[::step]))
-    deviations = own.std(0)
+    mean, deviations = _moments_of(rows, own)
     varied = deviations > 0
     if len(own) < _ENOUGH or not varied.any():
         return 0.0
-    own, some, deviations = own[:, varied], some[:, varied], deviations[varied]
-    units = (deviations.max(), deviations)  # features as they are, and in their own units
-    return max(_near_share(own / unit, some / unit) for unit in units)
+    units = np.full_like(deviations, deviations.max()), np.where(varied, deviations, 1.0)
+    queries = rows[bound[::step]].astype(np.float64)
+    return max(
+        _near_share(_Measured(rows, own, mean, unit, varied), queries / unit) for unit in units
+    )
 
 
-def _near_share(own: Array, some: Array) -> float:
-    a, b = ((part - own.mean(0)).astype(np.float32) for part in (some, own))
-    squares = (a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T  # (queries, own)
-    nearest = np.linalg.norm(some - own[squares.argmin(1)], axis=1)
-    k, K = max(2, len(own) // 10), max(4, 2 * len(own) // 5)
-    ranked = np.sqrt(np.maximum(np.partition(squares, (k - 1, K - 1), axis=1), 1e-30))
-    inner, outer = ranked[:, k - 1], ranked[:, K - 1]
+def _moments_of(rows: Array, index: Array) -> tuple[Array, Array]:
+    """Return means and standard deviations of the features of some rows."""
+    parts = _parts(index, rows.shape[1])
+    mean = sum(rows[part].sum(0, dtype=np.float64) for part in parts) / max(1, len(index))
+    squares = sum(np.square(rows[part] - mean).sum(0) for part in parts)
+    return np.asarray(mean), np.sqrt(squares / max(1, len(index)))
+
+
+def _parts(index: Array, width: int) -> list[Array]:
+    """Divide indices into blocks of a million numbers."""
+    size = max(1, 1_000_000 // width)
+    return [index[i : i + size] for i in range(0, len(index), size)]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The prior's examples, of which distances are measured in units of each feature."""
+
+    rows: Array
+    index: Array
+    mean: Array
+    unit: Array
+    varied: Array
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def centred(self, points: Array) -> Array:
+        """Return points, which are in units, in float32 around the mean, without idle features."""
+        found: Array = (points - self.mean / self.unit)[:, self.varied].astype(np.float32)
+        return found
+
+    def squares(self, points: Array, index: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield squared distances of centred points to some of the examples, block by block."""
+        own = (points**2).sum(1)[:, None]
+        for part in _parts(index, self.rows.shape[1]):
+            b = self.centred(self.rows[part] / self.unit)
+            yield part, own + (b**2).sum(1) - 2 * points @ b.T
+
+
+def _near_share(own: _Measured, queries: Array) -> float:
+    points = own.centred(queries)
+    nearest = np.linalg.norm((queries - _nearest(own, points) / own.unit)[:, own.varied], axis=1)
+    n = len(own)
+    ranked = own.index[:: -(-n // _RANKED)]
+    k, K = max(2, n // 10), max(4, 2 * n // 5)
+    inner, outer = _ranks(own, points, ranked, [k * len(ranked) // n, K * len(ranked) // n])
     D = math.log(K / k) / max(1e-9, math.log(np.median(outer / inner)))
     expected = inner * k ** (-1 / D)
     near = (nearest > 0) & (nearest < expected * min(_COPY, _NATURAL ** (1 / D)))
     return float(near.mean())
 
 
-def _once_in_each(rows: Array, y: Array, groups: Array | None) -> tuple[Array, Array]:
-    """Return examples that do not repeat within a group."""
-    if groups is None:
-        return rows, y
-    triples = zip(groups.tolist(), rows.astype(np.float32) + 0.0, y.tolist(), strict=True)
-    first: dict[tuple[int, bytes, float], int] = {}
-    for i, (group, row, label) in enumerate(triples):
-        first.setdefault((group, row.tobytes(), label), i)
-    kept = list(first.values())
-    return rows[kept], y[kept]
+def _nearest(own: _Measured, points: Array) -> Array:
+    """Return the prior's example that is nearest to each point."""
+    best, where = np.full(len(points), np.inf), np.zeros(len(points), np.int64)
+    for part, squares in own.squares(points, own.index):
+        least = squares.argmin(1)
+        found = squares[np.arange(len(points)), least]
+        nearer = found < best
+        best[nearer], where[nearer] = found[nearer], part[least[nearer]]
+    return own.rows[where].astype(np.float64)
 
 
-def _check_repeats(rows: Array, y: Array) -> list[str]:
-    hashes = (
-        hash((row.tobytes(), label))
-        for block in _blocks(rows)
-        for row, label in zip(_as_seen(rows[block]), y[block].tolist(), strict=True)
+def _ranks(own: _Measured, points: Array, index: Array, ranks: Sequence[int]) -> Array:
+    """Return the distances of points to the neighbours of given ranks, (ranks, points)."""
+    places, found = [rank - 1 for rank in ranks], []
+    for i in range(0, len(points), _TOGETHER):
+        squares = np.hstack([s for _, s in own.squares(points[i : i + _TOGETHER], index)])
+        squares.partition(places, axis=1)
+        found.append(np.sqrt(np.maximum(squares[:, places], 1e-30)))
+    both: Array = np.concatenate(found).T
+    return both
+
+
+def _check_repeats(rows: Array, y: Array, groups: Array | None) -> list[str]:
+    """Count examples that repeat, but not those that repeat within a group."""
+    kept = np.arange(len(rows))
+    if groups is not None:
+        kept = np.sort(np.unique(_hashes(rows, y, groups), return_index=True)[1])
+    again = len(kept) - len(np.unique(_hashes(rows, y)))
+    looked_at = (_as_seen(column[kept]) for column in rows[:, :_LOOKED_AT].T)
+    discrete = not any(len(np.unique(column)) > len(kept) / 2 for column in looked_at)
+    return refuse_repeats(again, len(kept), discrete=discrete)
+
+
+def _hashes(rows: Array, y: Array, groups: Array | None = None) -> Array:
+    """Return a hash of every example with its label and group."""
+    found = (
+        hash((row.tobytes(), label, group))
+        for block in blocks_of(rows)
+        for row, label, group in zip(
+            _as_seen(rows[block]),
+            y[block].tolist(),
+            [None] * len(y[block]) if groups is None else groups[block].tolist(),
+            strict=True,
+        )
     )
-    again = len(rows) - len(np.unique(np.fromiter(hashes, np.int64, len(rows))))
-    discrete = not _continuous(_as_seen(rows[:, :_LOOKED_AT])).any()
-    return refuse_repeats(again, len(rows), discrete=discrete)
+    return np.fromiter(found, np.int64, len(rows))
 
 
 def _as_seen(rows: Array) -> Array:
@@ -144,16 +220,10 @@ def _as_seen(rows: Array) -> Array:
     return seen
 
 
-def _blocks(rows: Array) -> Iterator[slice]:
-    """Divide rows, so that no second copy of all of them is held."""
-    size = max(1, _NUMBERS // max(1, rows.shape[1]))
-    return (slice(start, start + size) for start in range(0, len(rows), size))
-
-
 def _moments(rows: Array) -> tuple[Array, Array]:
     """Return means and standard deviations of features in float64."""
     mean: Array = rows.mean(0, dtype=np.float64)
-    squares = sum(np.square(rows[block] - mean).sum(0) for block in _blocks(rows))
+    squares = sum(np.square(rows[block] - mean).sum(0) for block in blocks_of(rows))
     return mean, np.sqrt(squares / (len(rows) - 1)) if len(rows) > 1 else np.zeros_like(mean)
 
 
@@ -174,9 +244,34 @@ def refuse_repeats(again: int, n: int, *, discrete: bool, remedy: str = _REMEDY)
     return [f"{says}, as is natural where features are discrete"] if again > _ANYWAY else []
 
 
-def _continuous(rows: Array) -> Array:
-    """Return the features with a different value in most rows."""
-    return np.array([len(np.unique(column)) > len(rows) / 2 for column in rows.T], bool)
+@dataclass(frozen=True)
+class _Spread:
+    """How the values of a feature are spread.
+
+    Attributes:
+        distinct: number of different values.
+        at_ends: number of values that are the least or the largest.
+    """
+
+    distinct: int
+    low: float
+    high: float
+    at_ends: int
+    deviation: float
+    quartiles: tuple[float, float, float]
+
+    @classmethod
+    def of(cls, column: Array) -> _Spread:
+        values = np.sort(column.astype(np.float64))
+        low, high = values[0], values[-1]
+        return cls(
+            distinct=1 + int((np.diff(values) != 0).sum()),
+            low=float(low),
+            high=float(high),
+            at_ends=int((values == low).sum() + (values == high).sum()),
+            deviation=float(values.std()),
+            quartiles=tuple(np.quantile(values, [0.25, 0.5, 0.75]).tolist()),
+        )
 
 
 def _refuse_fitted(rows: Array) -> None:
@@ -185,12 +280,12 @@ def _refuse_fitted(rows: Array) -> None:
     varied = deviations > 0
     if len(rows) < _ENOUGH or not varied.any():
         return
-    few = rows[:, np.flatnonzero(varied)[:_LOOKED_AT]].astype(np.float64)
-    distinct = np.array([len(np.unique(column)) for column in few.T])
+    few = [_Spread.of(rows[:, j]) for j in np.flatnonzero(varied)[:_LOOKED_AT]]
+    distinct = np.array([spread.distinct for spread in few])
     continuous = distinct > len(rows) / 2  # others may have round means and scales by nature
     _refuse_centred(means[varied], deviations[varied], len(rows), continuous, distinct > 2)
-    if continuous.sum() >= min(2, few.shape[1]):
-        _refuse_fitted_scales(few[:, continuous])
+    if continuous.sum() >= min(2, len(few)):
+        _refuse_fitted_scales([few[i] for i in np.flatnonzero(continuous)])
 
 
 def _refuse_centred(
@@ -215,20 +310,19 @@ def _refuse_centred(
             )
 
 
-def _refuse_fitted_scales(rows: Array) -> None:
-    """Raise FittedError if the scales of all continuous features, (n, d), are round."""
-    if found := _round_range(rows) or _round_spread(rows):
+def _refuse_fitted_scales(features: Sequence[_Spread]) -> None:
+    """Raise FittedError if the scales of all continuous features are round."""
+    if found := _round_range(features) or _round_spread(features):
         raise FittedError(
             f"every feature {found} on the training set, so its scale was fitted to it; "
             "scale by constants that you know beforehand"
         )
 
 
-def _round_range(rows: Array) -> str | None:
-    low, high = rows.min(0), rows.max(0)
-    at_ends = (rows == low).sum(0) + (rows == high).sum(0)
-    if (at_ends <= 4).sum() < min(2, rows.shape[1]):  # clipping repeats its ends
+def _round_range(features: Sequence[_Spread]) -> str | None:
+    if sum(f.at_ends <= 4 for f in features) < min(2, len(features)):  # clipping repeats its ends
         return None
+    low, high = (np.array([getattr(f, end) for f in features]) for end in ("low", "high"))
     return _round_ends(low, high)
 
 
@@ -241,10 +335,10 @@ def _round_ends(low: Array, high: Array) -> str | None:
     return "has a largest magnitude of exactly 1" if _close(largest, 1) else None
 
 
-def _round_spread(rows: Array) -> str | None:
-    if rows.shape[1] > 2 and _close(rows.std(0), 1):
+def _round_spread(features: Sequence[_Spread]) -> str | None:
+    if len(features) > 2 and _close(np.array([f.deviation for f in features]), 1):
         return "has standard deviation 1"
-    low, median, high = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
+    low, median, high = np.array([f.quartiles for f in features]).T
     if _close(median, 0) and _close(high - low, 1):
         return "has median 0 and interquartile range 1"
     return None

@@ -44,6 +44,7 @@ class NativeSampler:
     """The draws of the native engine."""
 
     rows = 100_000  # it has smaller blocks of its own
+    steady = True
 
     def __init__(self, network: Network) -> None:
         if not self.takes(network):

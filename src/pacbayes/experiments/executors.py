@@ -12,14 +12,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from pacbayes.cluster import connected
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
-from pacbayes.extras import require
 
 __all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 
@@ -89,20 +89,12 @@ def _leave_with_parent(parent: int) -> None:
 
 def dask_runs(work: Sequence[Configuration], store: Store, scheduler: str) -> Iterator[Done]:
     """Make runs on the workers of a Dask scheduler, which must all see the store's folder."""
-    require("cluster", "--executor dask")
-    from dask.distributed import Client, KilledWorker
-    from dask.distributed import as_completed as as_dask_completes
+    with connected(scheduler, again="run the same command again to continue") as client:
+        from dask.distributed import as_completed as as_dask_completes
 
-    with Client(scheduler) as client:
         futures = {client.submit(run, c, store, key=_own_key(c), retries=3): c for c in work}
-        try:
-            for future in as_dask_completes(futures):
-                yield futures[future], future.result()
-        except (CancelledError, KilledWorker) as error:
-            raise RuntimeError(
-                f"lost the scheduler {scheduler} or too many of its workers "
-                f"({type(error).__name__}); run the same command again to continue"
-            ) from None
+        for future in as_dask_completes(futures):
+            yield futures[future], future.result()
 
 
 def _own_key(configuration: Configuration) -> str:

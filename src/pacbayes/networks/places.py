@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,11 @@ class Places:
     first: int = 0
 
     @classmethod
-    def of_set(cls, key: bytes, n: int, draws: int) -> Places:
+    def of_set(cls, key: bytes, numbers: range, draws: int, first: int = 0) -> Places:
         """Return the places of a bound set: an example's number, beside a part of the key."""
         words = np.frombuffer(key.ljust(12, b"\0")[:12], "<u4").astype(np.uint64)
-        examples = np.arange(n, dtype=np.uint64) | words[2] << _HALF
-        return cls(int(words[0] | words[1] << _HALF), examples, draws)
+        examples = np.arange(numbers.start, numbers.stop, dtype=np.uint64) | words[2] << _HALF
+        return cls(int(words[0] | words[1] << _HALF), examples, draws, first)
 
     @classmethod
     def of_content(cls, x: Tensor, seed: int, draws: int) -> Places:
@@ -70,10 +70,6 @@ class Places:
 
     def __len__(self) -> int:
         return len(self.examples)
-
-    def part(self, examples: slice, first: int, draws: int) -> Places:
-        """Return the places of some of the examples and draws."""
-        return replace(self, examples=self.examples[examples], first=first, draws=draws)
 
     def uniforms(self, pair: int, units: int) -> Array:
         """Return a number in (0, 1) for each draw, example and unit, (T, B, units).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,22 @@ from pacbayes.devices import wide
 from pacbayes.networks.bodies import Freshness
 from pacbayes.networks.exact import exact_aggregate
 from pacbayes.networks.network import Network
+from pacbayes.networks.parts import (
+    MOST_EXAMPLES,
+    Executor,
+    Losses,
+    Part,
+    Sums,
+    Work,
+    all_parts,
+    in_turn,
+)
 from pacbayes.networks.places import Places
 from pacbayes.networks.sampler import Sampler, TorchSampler
 from pacbayes.randomness import keyed_generator
 
 __all__ = [
     "EmpiricalRisk",
-    "Follow",
     "empirical_risk",
     "exact_risk",
     "keyed_mean",
@@ -28,9 +37,6 @@ __all__ = [
     "majority_vote",
     "predict_randomised",
 ]
-
-Blocks = list[tuple[Tensor, Tensor]]
-Follow = Callable[[Blocks], Iterator[tuple[Tensor, Tensor]]]
 
 _ROWS = 20_000  # of T·B per block, to keep memory flat and the working set near the cache
 _NUMBERS = 2_000_000  # features of a block, which the engine holds in float64
@@ -73,59 +79,16 @@ class EmpiricalRisk:
         return EmpiricalRisk(*numbers, tandem=self.tandem)
 
 
-@dataclass
-class _Sums:
-    """Sums over the draws of all examples, (T, B) at a time."""
-
-    total: float = 0.0  # over examples, of the mean over draws
-    squares: float = 0.0
-    within: float = 0.0  # of ½(X − X')² over pairs
-    shared: float = 0.0  # the same for sums over a block, in units of the largest block
-    tandem: float = 0.0  # of X·X' over pairs
-    drawn: int = 0
-    largest: int = 0  # examples in one block
-
-    def add(self, losses: Tensor, share: float = 1.0) -> None:
-        """Add draws of some examples, a share of all the draws that these will have."""
-        self.total += share * losses.mean(0).sum().item()
-        self.squares += losses.square().sum().item()
-        self.drawn += losses.numel()
-        self.largest = max(self.largest, losses.shape[1])
-        half = len(losses) // 2
-        pairs = losses[: 2 * half].reshape(half, 2, *losses.shape[1:])
-        self.within += 0.5 * pairs.diff(dim=1).square().sum().item()
-        blocks = pairs.sum(-1) / self.largest  # the first block is the largest
-        self.shared += 0.5 * blocks.diff(dim=1).square().sum().item()
-        self.tandem += pairs.prod(1).sum().item()
-
-    def risk(self, n: int, samples: int, freshness: Freshness) -> EmpiricalRisk:
-        """Return the risk of n examples, `samples` draws of each; exact draws are one."""
-        mean = self.total / n
-        variance = max(0.0, self.squares - self.drawn * mean**2) / max(1, self.drawn - 1)
-        if freshness == "exact":
-            return EmpiricalRisk(mean, n, 0, None, variance, tandem=self.squares / self.drawn)
-        own, pairs = freshness == "per-example", n * (samples // 2)
-        within = self.within if own else self.shared * self.largest
-        return EmpiricalRisk(
-            mean=mean,
-            n=n,
-            samples=samples,
-            draws=n * samples / (1 if own else self.largest),
-            variance=variance,
-            within=within / pairs if pairs else None,
-            tandem=self.tandem / pairs if pairs else None,
-        )
-
-
 @torch.no_grad()
 def empirical_risk(network: Network, x: Tensor, y: Tensor, samples: int) -> EmpiricalRisk:
     """Measure E_Q R_S by fresh draws for every example, or exactly if the body is deterministic."""
     check_examples(x, y, network.task)
-    n, sums = len(x), _Sums()
-    for block in _blocks(network, n, samples):
-        value = wide(network.draw(x[block], samples).value)
-        sums.add(network.loss(value, y[block]).clamp(0, 1))  # only rounding exceeds these
-    return sums.risk(n, samples, network.freshness)
+    parts = all_parts(len(x), _block_size(network, samples), samples, most=samples)
+
+    def losses(inputs: Tensor, labels: Tensor, part: Part) -> Tensor:
+        return network.loss(wide(network.draw(inputs, part.draws).value), labels)
+
+    return _measured(losses, x, y, parts, samples, network.freshness)
 
 
 @torch.no_grad()
@@ -136,7 +99,7 @@ def keyed_risk(
     samples: int,
     key: bytes,
     sampler: Sampler | None = None,
-    follow: Follow = iter,
+    executor: Executor = in_turn,
 ) -> EmpiricalRisk:
     """Measure E_Q R_S by draws that a key determines, in float64.
 
@@ -146,17 +109,17 @@ def keyed_risk(
 
     Args:
         sampler: of a dense body, another than PyTorch's.
-        follow: passes on the blocks of a body whose draws they share, perhaps showing progress.
+        executor: who computes the parts of the risk.
     """
     check_examples(x, y, network.task)
-    if network.body.freshness == "per-example":
-        return _placed_risk(x, y, samples, key, sampler or TorchSampler(network))
-
-    def losses(inputs: Tensor, labels: Tensor, T: int, generator: np.random.Generator) -> Tensor:
-        inputs = inputs.to(network.layer.bias.mean)  # a block at a time, to keep memory flat
-        return network.loss(wide(network.draw_with(inputs, T, generator)), labels)
-
-    return keyed_mean(losses, x, y, samples, key, network.body.freshness, follow)
+    freshness = network.body.freshness
+    if freshness != "per-example":
+        return keyed_mean(_Drawn(network), x, y, samples, key, freshness, executor)
+    _check_samples(samples)
+    sampler = sampler or TorchSampler(network)
+    size = min(sampler.rows // min(samples, _DRAWS), _NUMBERS * len(x) // x.numel(), MOST_EXAMPLES)
+    parts = all_parts(len(x), max(1, size), samples, most=_DRAWS)
+    return _measured(_Placed(sampler, key), x, y, parts, samples, freshness, executor)
 
 
 @torch.no_grad()
@@ -167,36 +130,90 @@ def keyed_mean(
     samples: int,
     key: bytes,
     freshness: Freshness,
-    follow: Follow = iter,
+    executor: Executor = in_turn,
 ) -> EmpiricalRisk:
     """Average losses, (T, B) for a block of examples and labels at T draws by a generator."""
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+    _check_samples(samples)
     size = _FEW if freshness == "per-batch" else _EXAMPLES
     draws = 1 if freshness == "exact" else samples
-    sums = _Sums()
-    blocks = list(zip(x.split(size), y.split(size), strict=True))
-    for block, (inputs, labels) in enumerate(follow(blocks)):
-        for part in range(0, draws, _DRAWS):
-            T = min(_DRAWS, draws - part)
-            generator = keyed_generator(key, block, part // _DRAWS)
-            sums.add(losses(inputs, labels, T, generator).clamp(0, 1), T / draws)
-    return sums.risk(len(x), samples, freshness)
+    parts = all_parts(len(x), size, draws, most=_DRAWS)
+    return _measured(_Generated(losses, key, size), x, y, parts, samples, freshness, executor)
 
 
-def _placed_risk(x: Tensor, y: Tensor, samples: int, key: bytes, sampler: Sampler) -> EmpiricalRisk:
+def _check_samples(samples: int) -> None:
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
-    places, sums = Places.of_set(key, len(x), samples), _Sums()
-    size = sampler.rows // min(samples, _DRAWS)
-    size = max(1, min(size, _NUMBERS * len(x) // x.numel()))
-    for start in range(0, len(x), size):
-        block = slice(start, start + size)
-        for first in range(0, samples, _DRAWS):  # an even number, so that pairs stay together
-            T = min(_DRAWS, samples - first)
-            losses = sampler.losses(x[block], y[block], places.part(block, first, T))
-            sums.add(losses.clamp(0, 1), T / samples)
-    return sums.risk(len(x), samples, "per-example")
+
+
+def _measured(
+    losses: Losses,
+    x: Tensor,
+    y: Tensor,
+    parts: Sequence[Part],
+    samples: int,
+    freshness: Freshness,
+    executor: Executor = in_turn,
+) -> EmpiricalRisk:
+    draws, largest = parts[-1].first + parts[-1].draws, parts[0].stop
+    steady = isinstance(losses, _Placed) and losses.sampler.steady
+    work = Work(losses, draws, largest, None if steady else torch.get_num_threads())
+    sums = sum(executor(work, x, y, parts), Sums())
+    return _risk(sums, len(x), samples, freshness, largest)
+
+
+def _risk(sums: Sums, n: int, samples: int, freshness: Freshness, largest: int) -> EmpiricalRisk:
+    """Return the risk of n examples, `samples` draws of each; exact draws are one."""
+    mean = sums.total / n
+    variance = max(0.0, sums.squares - sums.drawn * mean**2) / max(1, sums.drawn - 1)
+    if freshness == "exact":
+        return EmpiricalRisk(mean, n, 0, None, variance, tandem=sums.squares / sums.drawn)
+    own, pairs = freshness == "per-example", n * (samples // 2)
+    within = sums.within if own else sums.shared * largest
+    return EmpiricalRisk(
+        mean=mean,
+        n=n,
+        samples=samples,
+        draws=n * samples / (1 if own else largest),
+        variance=variance,
+        within=within / pairs if pairs else None,
+        tandem=sums.tandem / pairs if pairs else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Losses of draws at their places."""
+
+    sampler: Sampler
+    key: bytes
+
+    def __call__(self, x: Tensor, y: Tensor, part: Part) -> Tensor:
+        places = Places.of_set(self.key, range(part.start, part.stop), part.draws, part.first)
+        return self.sampler.losses(x, y, places)
+
+
+@dataclass(frozen=True)
+class _Generated:
+    """Losses of draws by a generator for each block of examples and each hundred draws."""
+
+    losses: Callable[[Tensor, Tensor, int, np.random.Generator], Tensor]
+    key: bytes
+    size: int
+
+    def __call__(self, x: Tensor, y: Tensor, part: Part) -> Tensor:
+        block, hundred = part.start // self.size, part.first // _DRAWS
+        return self.losses(x, y, part.draws, keyed_generator(self.key, block, hundred))
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Losses of a network at draws by a generator."""
+
+    network: Network
+
+    def __call__(self, x: Tensor, y: Tensor, T: int, generator: np.random.Generator) -> Tensor:
+        x = x.to(self.network.layer.bias.mean)  # a block at a time, to keep memory flat
+        return self.network.loss(wide(self.network.draw_with(x, T, generator)), y)
 
 
 @torch.no_grad()
@@ -234,13 +251,11 @@ def majority_vote(network: Network, x: Tensor, samples: int) -> Tensor:
     For two classes it is F̂_Q(x) ∈ [−1, 1], whose sign is the vote; for more it is every class's
     share, and the largest share wins.
     """
-    blocks = _blocks(network, len(x), samples)
-    return torch.cat([network.draw(x[block], samples).value.mean(0) for block in blocks])
+    blocks = x.split(_block_size(network, samples))
+    return torch.cat([network.draw(block, samples).value.mean(0) for block in blocks])
 
 
-def _blocks(network: Network, n: int, samples: int) -> Iterator[slice]:
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+def _block_size(network: Network, samples: int) -> int:
+    _check_samples(samples)
     rows = _ROWS // (1 if network.task.outputs == 1 else 10)  # classes have a grid each
-    size = _FEW if network.freshness == "per-batch" else max(1, rows // samples)
-    return (slice(start, start + size) for start in range(0, n, size))
+    return _FEW if network.freshness == "per-batch" else max(1, rows // samples)

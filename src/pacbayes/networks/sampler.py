@@ -26,9 +26,11 @@ class Sampler(Protocol):
 
     Attributes:
         rows: T·B that one call should have at most, to keep memory flat.
+        steady: whether the bits of a draw depend neither on threads nor on the examples beside it.
     """
 
     rows: int
+    steady: bool
 
     def losses(self, x: Tensor, y: Tensor, places: Places) -> Tensor:
         """Return P(error) given the label, (T, B)."""
@@ -40,7 +42,7 @@ class Sampler(Protocol):
 class TorchSampler:
     """The draws of PyTorch, layer by layer, of a copy of the network."""
 
-    rows = 2000
+    rows, steady = 2000, False
 
     def __init__(self, network: Network) -> None:
         if not is_placed(network):

@@ -31,7 +31,7 @@ __all__ = [
 
 Weights = dict[str, Tensor]
 _CLOSE = 1e-9  # scores no further apart than this are a tie, which is an error
-_BLOCK = 10_000
+_BLOCK = 2_000  # examples in float64, with their activations
 _FEW = 500  # examples of a module's block, whose activations may be large
 
 
@@ -114,7 +114,11 @@ def log_ratios(network: Network, weights: Weights) -> dict[str, float]:
 
 @torch.no_grad()
 def scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
-    """Return the drawn network's scores, (B,) or (B, k); the label is the sign or the largest."""
+    """Return the drawn network's scores, (n,) or (n, k); the label is the sign or the largest."""
+    return torch.cat([_scores(network, weights, block) for block in x.split(_BLOCK)])
+
+
+def _scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
     a, functions = x.to(weights["layer.bias"].device).double(), []
     if isinstance(network.body, Dense):
         functions = [activations.FUNCTIONS[rule] for rule in network.body.rules]

@@ -41,6 +41,7 @@ __all__ = [
 
 VOTES = 100
 FEW_VOTES = 10  # of a module, whose draws are dear
+_BLOCK = 2_000  # examples in float64 at a time
 _SHARED = 64  # test examples for a draw of a module, as in a certificate
 
 
@@ -156,20 +157,16 @@ def predict(
     features, given = _examples(run, data, label)
     classes = run.record.data.classes
     weights = run.load_drawn() if method is Predictor.DRAWN else None
-    x = torch.from_numpy(features).double()
-    decisions = decide(
-        network,
-        method,
-        x,
-        seed=seed,
-        samples=samples,
-        weights=weights,
-        sampler=sampler(network),
-    )
-    labels = [classes[i] for i in decisions.index.tolist()]
+    ask = partial(decide, network, method, seed=seed, samples=samples, weights=weights)
+    labels, confidence = list[str](), list[float]()
+    for x in torch.from_numpy(features).split(_BLOCK):
+        decisions = ask(x.double(), sampler=sampler(network))
+        labels += [classes[i] for i in decisions.index.tolist()]
+        if method is Predictor.VOTE and decisions.output is not None:
+            confidence += network.task.confidence(decisions.output).tolist()
     votes, predictor, error = None, method.sentence, None
-    if method is Predictor.VOTE and decisions.output is not None:
-        votes = network.task.confidence(decisions.output).tolist()
+    if method is Predictor.VOTE:
+        votes = confidence
         predictor = f"majority vote over {samples} draws of the network"
         predictor += " (not covered by certificate.json)"
     if given is not None:

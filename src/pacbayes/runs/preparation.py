@@ -194,7 +194,7 @@ def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
     groups = data.groups
     remarks = check_sample(data.as_they_came, data.y_train, repeats=repeats, groups=groups)
     if plan.own is not None and plan.bound is not None:
-        remarks += check_split(x[plan.own], x[plan.bound["bound"]], repeats=repeats)
+        remarks += check_split(x, plan.own.numpy(), plan.bound["bound"].numpy(), repeats=repeats)
     return tuple(remarks)
 
 

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -108,7 +107,7 @@ def certify_run(
 
     Args:
         monte_carlo: kl-chernoff by default, or stratified-bernstein where a batch shares its draws.
-        drawing: seconds and follow, as for `certify`.
+        drawing: seconds and executor, as for `certify`.
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
     issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors, drawing)
@@ -117,8 +116,7 @@ def certify_run(
 
 def remarked(certificate: Certificate, data: Dataset) -> Certificate:
     """Return a certificate with what its reader should know."""
-    labels = np.array(data.classes)[data.y_train]
-    remark = above_constant(certificate.bound, labels, data.groups)
+    remark = above_constant(certificate.bound, data.y_train, data.groups, data.classes)
     return certificate if remark is None else replace(certificate, remarks=(remark,))
 
 
@@ -139,7 +137,7 @@ def certify_classes(
     together with probability 1 − δ.
 
     Args:
-        given: monte_carlo, networks, priors, seconds and follow, as for `certify_run`.
+        given: monte_carlo, networks, priors, seconds and executor, as for `certify_run`.
     """
     if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
         raise ValueError(
@@ -151,7 +149,7 @@ def certify_classes(
             "--per-class is not offered for groups, whose examples may differ in class"
         )
     names, (x, y) = run.record.data.classes, run.bound_set(data)
-    known = [name for name in ("seconds", "follow") if name in given]
+    known = [name for name in ("seconds", "executor") if name in given]
     drawing: dict[str, Any] = {name: given.pop(name) for name in known}
     issuer = _Issuer(run, network, data, bound, samples, **given, drawing=drawing)
     share, codes, found = below(Fraction(delta) / len(names)), _codes(y, len(names)), []
@@ -231,9 +229,7 @@ def _guess(run: Run, network: Network, data: Dataset) -> float | None:
     if not s.prior_fraction:
         return None
     own = split(len(data.x_train), s.prior_fraction, s.seed, data.groups)[0]
-    place = device_of(network)
-    x, y = (tensor[own].to(place) for tensor in data.tensors("train"))
-    return prior_error(network, x, y)
+    return prior_error(network, *data.tensors("train"), torch.from_numpy(own))
 
 
 def _assumptions(run: Run) -> Assumptions:

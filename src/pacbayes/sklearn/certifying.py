@@ -39,7 +39,7 @@ def certificate_or_warning(
     try:
         _check_origin(model)
         if len(own):
-            check_split(x[own].numpy(), x[bound].numpy(), repeats=model.repeats)
+            check_split(x.numpy(), own, np.asarray(bound), repeats=model.repeats)
         guess = prior_error(model.network_, x[own], y[own]) if len(own) else None
         issued = _certify(model, x[bound], y[bound], (as_they_came, y), guess)
     except NoSampleError as error:
