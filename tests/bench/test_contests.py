@@ -66,7 +66,7 @@ def test_what_is_missing_is_skipped_with_its_reason(monkeypatch):
     seen = []
     compare = contests.compare
     monkeypatch.setattr(contests, "compare", lambda c, p, t: seen.append(p) or compare(c, p, t))
-    monkeypatch.setattr(contests, "Plan", lambda **_: Plan(turns=1, least=0, patience=0.0))
+    monkeypatch.setattr(contests, "Plan", lambda **_: Plan(turns=2, least=2, patience=0.0))
     idle = {"a": Entrant(lambda i: sum(range(99))), "b": Entrant(lambda i: sum(range(99)))}
     found = measure([Contest("one", nothing), Contest("two", lambda: idle)], quick=True)
     assert found.skipped == ["one: it is not installed"]

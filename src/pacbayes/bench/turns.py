@@ -104,7 +104,7 @@ class Plan:
 
     Attributes:
         turns: that are to count.
-        least: turns without which a row has no number.
+        least: turns without which a row has no number, two or more.
         seconds: of a contender's turn, at least.
         patience: seconds after which the least are enough. After twice as many a contest ends,
             busy or not, but not before twice the least turns.
@@ -203,6 +203,6 @@ def _row(contest: str, ours: str, other: str, found: list[Turn], least: int) -> 
     if len(good) < least:
         return Row(contest, name, None, None, None, None, len(good))
     ratios = [turn.seconds(ours) / turn.seconds(other) for turn in good]
-    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     seconds = statistics.median(turn.seconds(ours) for turn in good)
     return Row(contest, name, middle, low, high, seconds, len(good))
