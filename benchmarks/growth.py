@@ -5,15 +5,20 @@ One thing grows at a time; the others stay at 10 000 examples of 100 inputs, two
 batches of 100) and issues a certificate of the same network, both with the native engine. Times are
 CPU seconds, of a process that got at least 80 % of a core. Memory is the peak beyond that of
 training, with the data; wide networks need more in training.
+
+The second table is about whole commands, on a file of float32 numbers: the peak of a process beside
+the features of all examples. Most of it is Python with PyTorch.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -32,6 +37,39 @@ MEASURED = {
     "certify": "a certificate, CPU seconds",
     "memory": "a certificate's memory, MB",
 }
+ROWS, INPUTS = (10_000, 1_000_000), 784  # of the file that commands are given
+COMMANDS = {
+    "train": "--dataset x.npz --out run --widths 20 --epochs 1 --samples 1 --quiet",
+    "certify": "run --samples 2",
+    "verify": "run",
+    "predict": "run x.npz --out labels.csv",
+    "report": "run",
+}
+
+
+def measure_commands(rows: int) -> dict[str, float]:
+    """Run the commands on so many rows; return each one's peak beside the features, in MB."""
+    import numpy as np
+
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        rng, x = np.random.default_rng(0), np.empty((rows, INPUTS), np.float32)
+        for block in np.split(x, rows // 10_000):
+            pixels = np.frombuffer(rng.bytes(block.size), np.uint8).reshape(block.shape)
+            np.divide(pixels, np.float32(255), out=block)
+        y = (x[:, :10].sum(1) > 5).astype(np.int64)
+        np.savez(Path(folder) / "x.npz", x=x, y=y)
+        del x
+        return {name: peak_of(name, folder) - rows * INPUTS / 2**18 for name in COMMANDS}
+
+
+def peak_of(name: str, folder: str) -> float:
+    """Return the peak memory of a command, in MB."""
+    call = [sys.executable, "-m", "pacbayes", name, *COMMANDS[name].split()]
+    child = subprocess.Popen(call, cwd=folder, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"pacbayes {name} failed")
+    return usage.ru_maxrss / 1024
 
 
 def measure(point: dict[str, int]) -> dict[str, float]:
@@ -70,6 +108,7 @@ def peak() -> float:
 
 def points() -> dict[str, dict[str, int]]:
     every = [BASE | {axis: value} for axis, values in AXES.items() for value in values]
+    every += [{"rows": rows} for rows in ROWS]
     return {json.dumps(point): point for point in every}
 
 
@@ -93,6 +132,13 @@ def table(found: dict[str, dict[str, float]]) -> str:
         ratio = math.log(values[-1] / values[-2])
         steep = (math.log(b[name] / a[name]) / ratio for name in ("train", "certify"))
         lines.append(f"| {axis} | {' | '.join(f'{slope:.2f}' for slope in steep)} |")
+    lines += ["\nMemory of whole commands beside the features, MB:\n"]
+    lines += [f"| rows × {INPUTS} | features | {' | '.join(COMMANDS)} |", "|---:" * 7 + "|"]
+    for rows in ROWS:
+        peaks = found[json.dumps({"rows": rows})]
+        cells = (rows * INPUTS / 2**18, *(peaks[name] for name in COMMANDS))
+        line = f"| {rows:,} | {' | '.join(f'{cell:,.0f}' for cell in cells)} |"
+        lines.append(line.replace(",", " "))
     return "\n".join(lines) + "\n"
 
 
@@ -124,14 +170,16 @@ def on_a_free_core(key: str) -> dict[str, float] | None:
         call = [sys.executable, __file__, key]
         done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
         found: dict[str, float] = json.loads(done.stdout)
-        if found.pop("share") >= ENOUGH:
+        if found.pop("share", 1.0) >= ENOUGH:  # memory does not depend on it
             return found
     return None
 
 
 def main() -> None:
     if len(sys.argv) > 1:
-        print(json.dumps(measure(json.loads(sys.argv[1]))))
+        point = json.loads(sys.argv[1])
+        done = measure_commands(point["rows"]) if "rows" in point else measure(point)
+        print(json.dumps(done))
         return
     for key, point in points().items():
         if key not in made() and (found := on_a_free_core(key)):
