@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import shlex
 import threading
 import time
@@ -23,26 +24,40 @@ from pacbayes.extras import require
 
 __all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 
+_LOOKS = 20
+_CHANCE = random.Random()  # of no influence on results
 Done = tuple[Configuration, str]
 Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
 
 
 def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
-    """Make free runs, then those that others held or left; yield runs as they end."""
-    left = list(work)
+    """Make free runs, then those that others held or left; yield runs as they end.
+
+    While others hold what is left, look at a few of these at a time: a thousand processes that all
+    look at everything would keep the file system busy.
+    """
+    left = seen = list(work)
+    wait = shortest = store.patience / 6
     while left:
-        for configuration, state in executor(_free(left, store)):
-            if state != "busy":
-                left.remove(configuration)
-                yield configuration, state
+        states = {c: store.state(c) for c in seen}
+        ended = [c for c, state in states.items() if state == "done"]
+        yield from ((c, "done") for c in ended)
+        if free := [c for c, state in states.items() if state in ("waiting", "failed")]:
+            wait = shortest
+            for c, state in executor(free):
+                if state != "busy":
+                    ended.append(c)
+                    yield c, state
+        left = _without(left, ended)
+        if left and len(ended) < len(seen) / 2:
+            store.clock.sleep(wait)
+            wait = min(2 * wait, store.patience)
+        seen = left if len(left) <= _LOOKS else _CHANCE.sample(left, _LOOKS)
 
 
-def _free(work: Sequence[Configuration], store: Store) -> list[Configuration]:
-    """Return the runs that are not in progress elsewhere; wait until there is one."""
-    while True:
-        if free := [c for c in work if store.state(c) != "running"]:
-            return free
-        time.sleep(store.patience / 6)
+def _without(work: Sequence[Configuration], ended: Sequence[Configuration]) -> list[Configuration]:
+    over = set(ended)
+    return [c for c in work if c not in over]
 
 
 def local_runs(
