@@ -3,7 +3,7 @@
 Files are real and time is simulated (`tests/simulation`). A run takes 600 s in the mean. Workers
 start within a minute, and each call of the file system takes 2 ms in the mean. A worker is killed
 every two hours in the mean, before a call or at work, and another one starts half a minute later.
-It stalls as often, for a minute in the mean. There are two runs for each worker. A killed run
+It stalls as often, for a minute in the mean. There are three runs for two workers. A killed run
 begins again from nothing, where a real one resumes from its checkpoint.
 """
 
@@ -75,7 +75,7 @@ def main() -> None:
     columns = []
     for workers in WORKERS:
         with tempfile.TemporaryDirectory() as folder:
-            outcome = simulate(Path(folder), Conditions(workers, runs=2 * workers))
+            outcome = simulate(Path(folder), Conditions(workers, runs=3 * workers // 2))
         columns.append(dict(rows(outcome)))
         print(columns[-1], *outcome.faults[:10], sep="\n", flush=True)
     lines = ["# A thousand workers\n", (__doc__ or "").strip() + "\n"]

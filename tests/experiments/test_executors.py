@@ -1,6 +1,7 @@
 """The same results whoever makes the runs, and whoever is killed meanwhile."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from pacbayes.experiments import executors
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.executors import dask_runs, finished, local_runs, slurm_script
@@ -184,6 +186,20 @@ def test_whoever_waits_looks_at_few_runs_and_less_and_less_often(tmp_path, summa
     states = dict(finished(work, store, lambda work: pytest.fail("asked")))
     assert states == dict.fromkeys(work, "done")
     assert waits == [(10, 50), (20, 20), (40, 20), (60, 20), (60, 20), (60, 20)]
+
+
+def test_few_runs_are_made_in_their_order_and_many_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "_CHANCE", random.Random(0))
+    firsts = set()
+    for count in (500, 501, 501, 501):
+        work, asked = [replace(WORK[0], repeat=i + 1) for i in range(count)], []
+        executor = lambda free, asked=asked: asked.extend(free) or ((c, "done") for c in free)
+        assert dict(finished(work, Store(tmp_path), executor)) == dict.fromkeys(work, "done")
+        first = work.index(asked[0])
+        assert asked == work[first:] + work[:first]
+        assert count > 500 or first == 0
+        firsts.add(first)
+    assert len(firsts) == 4
 
 
 def test_threads_of_one_process_take_turns(expected, tmp_path):

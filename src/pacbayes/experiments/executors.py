@@ -24,7 +24,7 @@ from pacbayes.extras import require
 
 __all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 
-_LOOKS = 20
+_MANY, _FEW = 500, 20  # runs
 _CHANCE = random.Random()  # of no influence on results
 Done = tuple[Configuration, str]
 Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
@@ -33,26 +33,34 @@ Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
 def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
     """Make free runs, then those that others held or left; yield runs as they end.
 
-    While others hold what is left, look at a few of these at a time: a thousand processes that all
-    look at everything would keep the file system busy.
+    Where many runs are left, begin anywhere among them, and look at a few at a time while others
+    hold all of them: a thousand processes that go one way would meet at every run.
     """
-    left = seen = list(work)
+    left = list(work)
     wait = shortest = store.patience / 6
     while left:
+        waited = wait > shortest
+        seen = _CHANCE.sample(left, min(_FEW, len(left))) if waited else _from_anywhere(left)
         states = {c: store.state(c) for c in seen}
         ended = [c for c, state in states.items() if state == "done"]
         yield from ((c, "done") for c in ended)
+        rest = len(ended) < len(seen) / 2
         if free := [c for c, state in states.items() if state in ("waiting", "failed")]:
-            wait = shortest
             for c, state in executor(free):
                 if state != "busy":
                     ended.append(c)
                     yield c, state
+                    wait, rest = shortest, False
         left = _without(left, ended)
-        if left and len(ended) < len(seen) / 2:
+        if left and rest:
             store.clock.sleep(wait)
             wait = min(2 * wait, store.patience)
-        seen = left if len(left) <= _LOOKS else _CHANCE.sample(left, _LOOKS)
+
+
+def _from_anywhere(work: list[Configuration]) -> list[Configuration]:
+    """Return the runs in their order; many begin at a random place."""
+    start = _CHANCE.randrange(len(work)) if len(work) > _MANY else 0
+    return work[start:] + work[:start]
 
 
 def _without(work: Sequence[Configuration], ended: Sequence[Configuration]) -> list[Configuration]:
