@@ -14,7 +14,7 @@ from unittest.mock import patch
 from pacbayes.experiments import executors
 from pacbayes.experiments.columns import Configuration, chosen
 from pacbayes.experiments.execution import attempt
-from pacbayes.experiments.store import Store, Summary
+from pacbayes.experiments.store import State, Store, Summary
 from pacbayes.runs.writing import writing
 from simulation.world import Misfortunes, World
 
@@ -41,6 +41,18 @@ class Conditions:
     patience: float = 60.0
     most: float = 86_400.0
     misfortunes: Misfortunes = field(default_factory=Misfortunes)
+
+
+class _Store(Store):
+    """The store, which tells the world when a worker only looks."""
+
+    def state(self, configuration: Configuration) -> State:
+        worker = self.clock.worker  # type: ignore[attr-defined]
+        worker.looking = True
+        try:
+            return super().state(configuration)
+        finally:
+            worker.looking = False
 
 
 @dataclass
@@ -87,7 +99,7 @@ class Outcome:
 def simulate(folder: Path, conditions: Conditions) -> Outcome:
     """Let a cluster make all runs of a store, and check what must hold."""
     world = World(conditions.misfortunes, conditions.seed, conditions.most)
-    store = Store(folder, conditions.patience, world)
+    store = _Store(folder, conditions.patience, world)
     runs = [replace(chosen("mlp", "digits", 1), repeat=i + 1) for i in range(conditions.runs)]
     attempts: dict[str, list[Attempt]] = {c.key: [] for c in runs}
 

@@ -20,6 +20,7 @@ from pacbayes.runs.clock import Clock
 __all__ = ["Misfortunes", "Worker", "World"]
 
 _CALLS = ("stat", "open", "scandir", "listdir", "link", "unlink", "replace", "mkdir")
+_AT_ONCE = 0.1  # seconds of looks between which nobody else moves
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Worker:
         self.dies = self.stalls = born
         self.beats: list[_Beat] = []
         self.stamps: list[float] = []  # when it touched the lease that it took last
-        self.working = False
+        self.working = self.looking = False
+        self.debt = 0.0  # time of calls that has not passed yet
         self.thread: threading.Thread
 
 
@@ -207,10 +209,13 @@ class World(Clock):
         if worker is None or self._over:
             return
         self.calls[worker.working] += 1
-        self.per_second[int(self.time)] += 1
+        self.per_second[int(self.time + worker.debt)] += 1
         if worker.random.random() < self.misfortunes.fatal:
             worker.dies = self.time
-        self._pause(worker, self._drawn(worker, self.misfortunes.call))
+        worker.debt += self._drawn(worker, self.misfortunes.call)
+        if not worker.looking or worker.debt > _AT_ONCE:
+            seconds, worker.debt = worker.debt, 0.0
+            self._pause(worker, seconds)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from pacbayes.runs.clock import SYSTEM, Clock
@@ -140,11 +140,16 @@ def names_in(folder: Path) -> list[str]:
 
 def _own() -> tuple[str, str, str]:
     """Return host, process, and the space in which processes have their numbers."""
+    return _identity(os.getpid())
+
+
+@cache  # a fork is another process
+def _identity(process: int) -> tuple[str, str, str]:
     try:
         space = os.readlink("/proc/self/ns/pid").replace(" ", "")
     except OSError:
         space = "-"
-    return socket.gethostname(), str(os.getpid()), space
+    return socket.gethostname(), str(process), space
 
 
 def _ended(token: str | None) -> bool:
