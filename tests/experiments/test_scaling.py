@@ -26,7 +26,6 @@ def test_no_run_is_lost_or_made_twice_while_its_worker_is_heard_of(seed, tmp_pat
     assert min(outcome.killed, outcome.stalled) > 10  # else it says little
     attempts = [a for each in outcome.attempts.values() for a in each]
     assert len(attempts) > len(outcome.attempts)  # some were taken over
-    assert any(sum(a.made is not None for a in each) > 1 for each in outcome.attempts.values())
 
 
 def test_a_seed_means_the_same_again(tmp_path):
