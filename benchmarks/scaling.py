@@ -1,4 +1,4 @@
-"""Simulate a thousand workers on the real store of runs: `make scaling`, about ten minutes.
+"""Simulate workers on the real store of runs: `make scaling`, about ten minutes.
 
 Files are real and time is simulated (`tests/simulation`). A run takes 600 s in the mean. Workers
 start within a minute, and each call of the file system takes 2 ms in the mean. A worker is killed
@@ -78,7 +78,7 @@ def main() -> None:
             outcome = simulate(Path(folder), Conditions(workers, runs=3 * workers // 2))
         columns.append(dict(rows(outcome)))
         print(columns[-1], *outcome.faults[:10], sep="\n", flush=True)
-    lines = ["# A thousand workers\n", (__doc__ or "").strip() + "\n"]
+    lines = ["# Many workers\n", (__doc__ or "").strip() + "\n"]
     for i, name in enumerate(columns[0]):
         lines.append(f"| {name} | {' | '.join(column[name] for column in columns)} |")
         lines += ["|---|---:|---:|---:|"] if i == 0 else []
