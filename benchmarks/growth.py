@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 STORE = HERE / "growth.jsonl"
 BASE = {"examples": 10_000, "T": 20, "width": 100, "depth": 2, "classes": 2, "inputs": 100}
 AXES = {
-    "examples": (2_500, 10_000, 40_000, 160_000),
+    "examples": (2_500, 10_000, 40_000, 160_000, 1_000_000),
     "T": (5, 20, 80, 320),
     "width": (25, 100, 400, 1_600),
     "depth": (1, 2, 4, 8),

@@ -226,6 +226,25 @@ def test_a_network_that_diverges_is_reset(tmp_path, monkeypatch):
     assert load_json(store.place(configuration) / "resets.json")[0]["reason"] == "diverged"
 
 
+def test_what_somebody_else_writes_to_is_busy_and_keeps_its_files(tmp_path, monkeypatch):
+    configuration = replace(chosen("fix-lambda-relu", "digits", 2), samples=2, repeat=1)
+    store = Store(tmp_path)
+    run(configuration, store)
+    (store.place(configuration) / "summary.json").unlink()
+    before = sorted(store.place(configuration).iterdir())
+    prepare = execution.prepare
+
+    def late(place, *rest):  # a writer that came since the store looked
+        (place / "writer").write_text("elsewhere 1 pid:[1] token")
+        return prepare(place, *rest)
+
+    monkeypatch.setattr(execution, "prepare", late)
+    assert run(configuration, store) == "busy"
+    assert store.failure(configuration) is None
+    (store.place(configuration) / "writer").unlink()
+    assert sorted(store.place(configuration).iterdir()) == before
+
+
 @pytest.mark.parametrize("name", ["checkpoint.safetensors", "run.json", "prior.safetensors"])
 def test_a_damaged_run_folder_means_beginning_again(name, tmp_path, monkeypatch):
     configuration = replace(chosen("fix-lambda-relu", "digits", 2), samples=2, repeat=1)

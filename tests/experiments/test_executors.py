@@ -1,6 +1,7 @@
 """The same results whoever makes the runs, and whoever is killed meanwhile."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,10 +12,12 @@ from dataclasses import replace
 
 import pytest
 
+from pacbayes.experiments import executors
 from pacbayes.experiments.columns import chosen
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.executors import dask_runs, finished, local_runs, slurm_script
 from pacbayes.experiments.store import Store
+from pacbayes.runs.clock import Clock
 
 WORK = [
     replace(chosen(column, "digits", 4), samples=3, repeat=r)
@@ -153,6 +156,50 @@ def test_runs_that_others_are_at_are_passed_over_and_come_last(tmp_path):
     order = [c for c, state in finished(WORK[:3], store, executor) if state == "done"]
     assert order == [WORK[1], WORK[2], WORK[0]]
     assert asked == [WORK[1:3], [WORK[0]]]  # nobody is asked for what is somebody's
+
+
+def test_runs_that_others_have_done_need_no_executor(tmp_path, summarised):
+    store = Store(tmp_path)
+    for c in WORK:
+        with store.lease(c):
+            store.finish(c, summarised())
+    made = finished(WORK, store, lambda work: pytest.fail("asked"))
+    assert list(made) == [(c, "done") for c in WORK]
+
+
+def test_whoever_waits_looks_at_few_runs_and_less_and_less_often(tmp_path, summarised, monkeypatch):
+    class Patient(Clock):
+        def sleep(self, seconds):
+            waits.append((seconds, len(looks)))
+            looks.clear()
+            if len(waits) == 6:  # the others have finished
+                for c in work:
+                    store.finish(c, summarised())
+
+    store = Store(tmp_path, patience=60.0, clock=Patient())
+    work = [replace(WORK[0], repeat=i + 1) for i in range(50)]
+    for c in work:
+        store.place(c).mkdir(parents=True)
+        (store.place(c) / "lease").write_text("elsewhere 1 pid:[1] token")
+    waits, looks, state = [], [], Store.state
+    monkeypatch.setattr(Store, "state", lambda *given: looks.append(1) or state(*given))
+    states = dict(finished(work, store, lambda work: pytest.fail("asked")))
+    assert states == dict.fromkeys(work, "done")
+    assert waits == [(10, 50), (20, 20), (40, 20), (60, 20), (60, 20), (60, 20)]
+
+
+def test_few_runs_are_made_in_their_order_and_many_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "_CHANCE", random.Random(0))
+    firsts = set()
+    for count in (500, 501, 501, 501):
+        work, asked = [replace(WORK[0], repeat=i + 1) for i in range(count)], []
+        executor = lambda free, asked=asked: asked.extend(free) or ((c, "done") for c in free)
+        assert dict(finished(work, Store(tmp_path), executor)) == dict.fromkeys(work, "done")
+        first = work.index(asked[0])
+        assert asked == work[first:] + work[:first]
+        assert count > 500 or first == 0
+        firsts.add(first)
+    assert len(firsts) == 4
 
 
 def test_threads_of_one_process_take_turns(expected, tmp_path):

@@ -150,6 +150,22 @@ def test_a_stale_lease_is_followed_by_another_and_goes_with_it(tmp_path):
     assert not list(path.parent.glob("*lease*"))
 
 
+def test_a_run_is_nobodys_while_somebody_writes_to_its_folder(tmp_path):
+    """A killed worker's lease on the run may become stale before its lease on the folder does."""
+    store = Store(tmp_path)
+    file = store.place(RUN) / "writer"
+    file.parent.mkdir(parents=True)
+    file.write_text("elsewhere 1 pid:[1] token")
+    assert store.state(RUN) == "running"
+    with store.lease(RUN) as ours:
+        assert not ours
+    assert [path.name for path in file.parent.iterdir()] == ["writer"]
+    os.utime(file, (0, 0))
+    assert store.state(RUN) == "waiting"
+    with store.lease(RUN) as ours:
+        assert ours
+
+
 def test_a_lease_from_the_future_is_stale_too(tmp_path):
     store = Store(tmp_path)
     store.place(RUN).mkdir(parents=True)

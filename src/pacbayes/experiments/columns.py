@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pacbayes import paper
@@ -72,7 +73,7 @@ class Configuration:
     repeat: int = 0
     attempt: int = 0
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The folder name, the same for the same run on every machine."""
         text = json.dumps(asdict(self) | _EDITIONS.get(self.column, {}), sort_keys=True)

@@ -7,6 +7,7 @@ reported and exported. The baselines mlp and PBGNet have a checkpoint only.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -26,11 +27,12 @@ from pacbayes.randomness import seeded
 from pacbayes.runs import Run, certify_run, prepare, train_run
 from pacbayes.runs.prediction import VOTES, TestErrors
 from pacbayes.runs.versions import versions
+from pacbayes.runs.writing import BusyError
 from pacbayes.settings import Settings
 from pacbayes.training.loop import hopeless
 from pacbayes.training.schedules import SCHEDULES
 
-__all__ = ["ATTEMPTS", "run"]
+__all__ = ["ATTEMPTS", "attempt", "run"]
 
 ATTEMPTS = 5  # each with a prior of its own, for which certificates pay
 _RESETS = "resets.json"  # attempts that were given up
@@ -44,26 +46,39 @@ def run(configuration: Configuration, store: Store) -> Literal["done", "failed",
     It uses one thread, since torch's sums depend on their number, which belongs to the process; so
     a process makes one run at a time.
     """
-    with _ONE_AT_A_TIME, store.lease(configuration) as ours:
+    with _ONE_AT_A_TIME:
+        return attempt(configuration, store, _summary)
+
+
+def attempt(
+    configuration: Configuration, store: Store, make: Callable[[Configuration, Path], Summary]
+) -> Literal["done", "failed", "busy"]:
+    """Make a run in its folder by `make`, unless it is done, or in progress elsewhere."""
+    state = store.state(configuration)
+    if state in ("done", "running"):  # without a lease, which takes many more calls
+        return "done" if state == "done" else "busy"
+    with store.lease(configuration) as ours:
         if store.summary(configuration) is not None:
             return "done"
         if not ours:
             return "busy"
         if store.diverged(configuration):
             return "failed"
-        torch.set_num_threads(1)
-        return _made(configuration, store)
+        try:
+            summary = make(configuration, store.place(configuration))
+        except BusyError:
+            return "busy"
+        except Exception as error:  # whatever it is, the other runs go on
+            store.fail(configuration, f"{type(error).__name__}: {error}")
+            return "failed"
+        store.finish(configuration, summary)
+        return "done"
 
 
-def _made(configuration: Configuration, store: Store) -> Literal["done", "failed"]:
+def _summary(configuration: Configuration, place: Path) -> Summary:
+    torch.set_num_threads(1)
     summarise = baseline_summary if configuration.column in BASELINES else _network_summary
-    try:
-        summary = summarise(configuration, store.place(configuration), ATTEMPTS)
-    except Exception as error:  # whatever it is, the other runs go on
-        store.fail(configuration, f"{type(error).__name__}: {error}")
-        return "failed"
-    store.finish(configuration, summary)
-    return "done"
+    return summarise(configuration, place, ATTEMPTS)
 
 
 def _network_summary(configuration: Configuration, place: Path, attempts: int) -> Summary:
@@ -141,6 +156,8 @@ def _resumed(place: Path, settings: Settings, source: DataSource, data: Dataset)
         for _ in train_run(made, data):
             pass
         return made
+    except BusyError:  # the files are somebody else's
+        raise
     except (DamagedFileError, KeyError, TypeError, ValueError, RuntimeError):
         if not begun:
             raise

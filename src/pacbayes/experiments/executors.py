@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import shlex
 import threading
 import time
@@ -23,26 +24,48 @@ from pacbayes.experiments.store import Store
 
 __all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 
+_MANY, _FEW = 500, 20  # runs
+_CHANCE = random.Random()  # of no influence on results
 Done = tuple[Configuration, str]
 Executor = Callable[[Sequence[Configuration]], Iterator[Done]]
 
 
 def finished(work: Sequence[Configuration], store: Store, executor: Executor) -> Iterator[Done]:
-    """Make free runs, then those that others held or left; yield runs as they end."""
+    """Make free runs, then those that others held or left; yield runs as they end.
+
+    Where many runs are left, begin anywhere among them, and look at a few at a time while others
+    hold all of them: a thousand processes that go one way would meet at every run.
+    """
     left = list(work)
+    wait = shortest = store.patience / 6
     while left:
-        for configuration, state in executor(_free(left, store)):
-            if state != "busy":
-                left.remove(configuration)
-                yield configuration, state
+        waited = wait > shortest
+        seen = _CHANCE.sample(left, min(_FEW, len(left))) if waited else _from_anywhere(left)
+        states = {c: store.state(c) for c in seen}
+        ended = [c for c, state in states.items() if state == "done"]
+        yield from ((c, "done") for c in ended)
+        rest = len(ended) < len(seen) / 2
+        if free := [c for c, state in states.items() if state in ("waiting", "failed")]:
+            for c, state in executor(free):
+                if state != "busy":
+                    ended.append(c)
+                    yield c, state
+                    wait, rest = shortest, False
+        left = _without(left, ended)
+        if left and rest:
+            store.clock.sleep(wait)
+            wait = min(2 * wait, store.patience)
 
 
-def _free(work: Sequence[Configuration], store: Store) -> list[Configuration]:
-    """Return the runs that are not in progress elsewhere; wait until there is one."""
-    while True:
-        if free := [c for c in work if store.state(c) != "running"]:
-            return free
-        time.sleep(store.patience / 6)
+def _from_anywhere(work: list[Configuration]) -> list[Configuration]:
+    """Return the runs in their order; many begin at a random place."""
+    start = _CHANCE.randrange(len(work)) if len(work) > _MANY else 0
+    return work[start:] + work[:start]
+
+
+def _without(work: Sequence[Configuration], ended: Sequence[Configuration]) -> list[Configuration]:
+    over = set(ended)
+    return [c for c in work if c not in over]
 
 
 def local_runs(

@@ -18,7 +18,9 @@ from typing import Literal
 
 from pacbayes.experiments.columns import Configuration
 from pacbayes.files import load_record, remove_parts, save_json, write_atomically
-from pacbayes.runs.lease import Lease
+from pacbayes.runs.clock import SYSTEM, Clock
+from pacbayes.runs.lease import Lease, names_in
+from pacbayes.runs.writing import writer
 from pacbayes.training.loop import VACUOUS
 
 __all__ = ["State", "Store", "Summary"]
@@ -71,10 +73,12 @@ class Store:
 
     Attributes:
         patience: seconds after which an untouched lease is free again.
+        clock: the time by which it is.
     """
 
     folder: Path
     patience: float = 60.0
+    clock: Clock = SYSTEM
 
     def place(self, configuration: Configuration) -> Path:
         """Return the folder of a run."""
@@ -95,11 +99,13 @@ class Store:
     def state(self, configuration: Configuration) -> State:
         """Return how far a run is."""
         place = self.place(configuration)
-        if (place / "summary.json").exists():
+        there = set(names_in(place))  # one call of the file system: many workers ask often
+        if "summary.json" in there:
             return "done"
-        if self._lease(configuration).alive:
+        leases = (self._lease(configuration), self._writer(configuration))
+        if any(lease.alive_among(there) for lease in leases):
             return "running"
-        return "failed" if (place / "error.txt").exists() else "waiting"
+        return "failed" if "error.txt" in there else "waiting"
 
     def failure(self, configuration: Configuration) -> str | None:
         """Return why a run failed; None if it did not."""
@@ -132,10 +138,15 @@ class Store:
 
     @contextmanager
     def lease(self, configuration: Configuration) -> Iterator[bool]:
-        """Yield whether the run is ours to make; while it is, others see the lease."""
+        """Yield whether the run is ours to make; while it is, others see the lease.
+
+        It is not while somebody writes to the folder: the writer's lease of a process that was
+        killed can become stale some seconds after that of the run.
+        """
         place = self.place(configuration)
         place.mkdir(parents=True, exist_ok=True)
-        with self._lease(configuration).held() as ours:
+        with self._lease(configuration).held() as taken:
+            ours = taken and not self._writer(configuration).alive
             if ours:
                 remove_parts(place)
             if ours and not (place / "configuration.json").exists():
@@ -143,4 +154,7 @@ class Store:
             yield ours
 
     def _lease(self, configuration: Configuration) -> Lease:
-        return Lease(self.place(configuration) / "lease", self.patience)
+        return Lease(self.place(configuration) / "lease", self.patience, self.clock)
+
+    def _writer(self, configuration: Configuration) -> Lease:
+        return writer(self.place(configuration), self.clock)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
-__all__ = ["Lease"]
+from pacbayes.runs.clock import SYSTEM, Clock
+
+__all__ = ["Lease", "names_in"]
 
 _WORDS = 4  # of a token: host, process, its space, and a number of its own
 
@@ -28,15 +29,21 @@ class Lease:
     Attributes:
         path: the first file.
         patience: seconds after which an untouched lease is stale.
+        clock: the time by which it is.
     """
 
     path: Path
     patience: float
+    clock: Clock = SYSTEM
 
     @property
     def alive(self) -> bool:
         """Whether somebody holds the lease, by clocks that must agree within `patience`."""
-        return any(self._fresh(file) for file in self._files())
+        return self.alive_among(names_in(self.path.parent))
+
+    def alive_among(self, names: Iterable[str]) -> bool:
+        """Return whether somebody holds the lease, given the names in its folder."""
+        return any(self._fresh(file) for file in self._leases(names))
 
     @property
     def owner(self) -> str | None:
@@ -48,26 +55,25 @@ class Lease:
     @contextmanager
     def held(self) -> Iterator[bool]:
         """Yield whether the lease is ours; while it is, others see it."""
-        token, done = " ".join((*_own(), str(uuid.uuid4()))), threading.Event()
+        token = " ".join((*_own(), str(uuid.uuid4())))
         own = self._take(token)
         if own is None:
             yield False
             return
-        beat = threading.Thread(target=self._beat, args=(own, token, done), daemon=True)
-        beat.start()
         try:
-            yield True
+            with self.clock.repeating(partial(self._beat, own, token), self.patience / 6):
+                yield True
         finally:
-            done.set()
-            beat.join()
             self._release(own, token)
 
     def _take(self, token: str) -> Path | None:
         """Create the next lease and return its file; None if somebody else holds one."""
-        for part in self.path.parent.glob(f".{self.path.name}.*"):
-            if not self._fresh(part):  # its writer was killed
-                part.unlink(missing_ok=True)
-        files = self._files()
+        names = names_in(self.path.parent)
+        for name in names:
+            part = self.path.with_name(name)
+            if name.startswith(f".{self.path.name}.") and not self._fresh(part):
+                part.unlink(missing_ok=True)  # its writer was killed
+        files = self._leases(names)
         if any(self._fresh(file) for file in files):
             return None
         own = self._next(files)
@@ -80,7 +86,11 @@ class Lease:
 
     def _files(self) -> list[Path]:
         """Return all leases, stale ones included, in the order of their numbers."""
-        return sorted(self.path.parent.glob(f"{self.path.name}*"), key=_number)
+        return self._leases(names_in(self.path.parent))
+
+    def _leases(self, names: Iterable[str]) -> list[Path]:
+        found = (self.path.with_name(name) for name in names if name.startswith(self.path.name))
+        return sorted(found, key=_number)
 
     def _next(self, files: list[Path]) -> Path:
         if not files:
@@ -89,7 +99,7 @@ class Lease:
 
     def _fresh(self, file: Path) -> bool:
         try:
-            young = abs(time.time() - file.stat().st_mtime) < self.patience
+            young = abs(self.clock.now() - file.stat().st_mtime) < self.patience
         except OSError:
             return False
         return young and not _ended(_token(file))
@@ -98,6 +108,7 @@ class Lease:
         part = self.path.with_name(f".{self.path.name}.{uuid.uuid4()}")
         try:
             part.write_text(token)
+            self.clock.stamp(part)
             os.link(part, file)  # appears with its token at once, or not at all
         except FileExistsError:
             return False
@@ -105,11 +116,10 @@ class Lease:
             part.unlink(missing_ok=True)
         return True
 
-    def _beat(self, own: Path, token: str, done: threading.Event) -> None:
-        while not done.wait(self.patience / 6):
-            with suppress(OSError):  # the next beat may work
-                if _has(own, token):
-                    os.utime(own)
+    def _beat(self, own: Path, token: str) -> None:
+        with suppress(OSError):  # the next beat may work
+            if _has(own, token):
+                self.clock.stamp(own)
 
     def _release(self, own: Path, token: str) -> None:
         """Remove our lease and the stale ones before it."""
@@ -120,13 +130,26 @@ class Lease:
             own.unlink(missing_ok=True)
 
 
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder by one call of the file system; none if it is missing."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
 def _own() -> tuple[str, str, str]:
     """Return host, process, and the space in which processes have their numbers."""
+    return _identity(os.getpid())
+
+
+@cache  # a fork is another process
+def _identity(process: int) -> tuple[str, str, str]:
     try:
         space = os.readlink("/proc/self/ns/pid").replace(" ", "")
     except OSError:
         space = "-"
-    return socket.gethostname(), str(os.getpid()), space
+    return socket.gethostname(), str(process), space
 
 
 def _ended(token: str | None) -> bool:

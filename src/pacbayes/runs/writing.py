@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pacbayes.runs.clock import SYSTEM, Clock
 from pacbayes.runs.lease import Lease
 
-__all__ = ["BusyError", "writing"]
+__all__ = ["BusyError", "writer", "writing"]
 
 _LEASE, _PATIENCE = "writer", 60.0
 _OURS: set[tuple[Path, int]] = set()  # folders that a thread writes to
+
+
+def writer(folder: Path, clock: Clock = SYSTEM) -> Lease:
+    """Return the lease that whoever writes to a run folder holds."""
+    return Lease(folder / _LEASE, _PATIENCE, clock)
 
 
 class BusyError(ValueError):
@@ -20,7 +26,7 @@ class BusyError(ValueError):
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path, clock: Clock = SYSTEM) -> Iterator[None]:
     """Be the only writer of a run folder; it need not exist yet.
 
     A lease by the same thread is shared. A folder that is empty in the end is removed, unless it
@@ -38,7 +44,7 @@ def writing(folder: Path) -> Iterator[None]:
     if any(folder.iterdir()):
         made = [folder]  # it may be withdrawn
     try:
-        with _held(folder, key):
+        with _held(writer(folder, clock), key):
             yield
     finally:
         with suppress(OSError):  # it holds files, or somebody else was faster
@@ -47,13 +53,13 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(folder: Path, key: tuple[Path, int]) -> Iterator[None]:
-    lease = Lease(folder / _LEASE, _PATIENCE)
+def _held(lease: Lease, key: tuple[Path, int]) -> Iterator[None]:
     with lease.held() as ours:
         if not ours:
+            folder, owner = lease.path.parent, lease.owner or "somebody else"
             raise BusyError(
-                f"{folder} is being written by {lease.owner or 'somebody else'}; wait until that "
-                "ends, or choose another folder"
+                f"{folder} is being written by {owner}; wait until that ends, or choose another "
+                "folder"
             )
         _OURS.add(key)
         try:
