@@ -63,7 +63,7 @@ def test_signs_that_single_precision_cannot_decide_are_pytorchs(spread, scale, T
             if "scale" in name:
                 p += np.log(scale)
     x, y = examples(50)
-    places = Places.of_set(b"a key of certificates", 50, T)
+    places = Places.of_set(b"a key of certificates", range(50), T)
     one, other = NativeSampler(network), TorchSampler(network)
     assert (one.losses(x, y, places) - other.losses(x, y, places)).abs().max() < 1e-9
 

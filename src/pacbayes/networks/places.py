@@ -48,8 +48,9 @@ class Places:
     @classmethod
     def of_set(cls, key: bytes, numbers: range, draws: int, first: int = 0) -> Places:
         """Return the places of a bound set: an example's number, beside a part of the key."""
-        if n > 1 << 32:
-            raise ValueError(f"a certificate can have at most {1 << 32} examples, got {n}")
+        most = 1 << 32
+        if numbers.stop > most:
+            raise ValueError(f"a certificate can have at most {most} examples, got {numbers.stop}")
         words = np.frombuffer(key.ljust(12, b"\0")[:12], "<u4").astype(np.uint64)
         examples = np.arange(numbers.start, numbers.stop, dtype=np.uint64) | words[2] << _HALF
         return cls(int(words[0] | words[1] << _HALF), examples, draws, first)
