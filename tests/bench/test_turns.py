@@ -80,6 +80,18 @@ def test_busy_turns_are_left_out_and_made_up_for(clock):
     assert (row.low, row.median, row.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
+def test_two_free_turns_are_too_few(clock):
+    calls = []
+
+    def seldom(i):  # free in its first two turns, after two runs to learn how long it takes
+        calls.append(i)
+        clock.time += Timing(0.2, 0.2 if len(calls) <= 4 else 0.4)
+
+    plan = Plan(turns=5, least=3, seconds=0.1, patience=1.0)
+    (row,) = held(plan, ours=clock.work(0.2), other=seldom)
+    assert (row.turns, row.median) == (2, None)
+
+
 def test_with_several_threads_wall_time_counts(clock, monkeypatch):
     monkeypatch.setattr(turns, "square_product", lambda: clock.work(0.01, 2.0))
     (row,) = held(threads=2, ours=clock.work(0.4, 2.0), other=clock.work(0.4, 1.0))
