@@ -544,7 +544,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("randomness.py", "_current.reset(token)", "pass", "tests/test_randomness.py"),
     ("networks/bodies.py", "module = private(self.module)", "module = self.module", CONCURRENCY),
     ("data/sample.py", "for these in (together, alone)", "for these in (together,)", EXAMPLES),
-    ("data/sample.py", "_close(rows.std(0), 1)", "False", EXAMPLES),
+    ("data/sample.py", "_close(np.array([f.deviation for f in features]), 1)", "False", EXAMPLES),
     ("data/sample.py", "_close(median, 0) and", "False and", EXAMPLES),
     (
         "data/sample.py",
@@ -613,7 +613,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify.py", '{f"{c.bound_name} is not for groups": fits}', "{}", GROUPS),
     ("verify.py", "_mean_of_means(errors, units)", "0", GROUPS),
     ("enclosures.py", "-t.delta.log() / t.n)", "-t.delta.log() / (2 * t.n))", GROUPS),
-    ("data/sample.py", "(group, row.tobytes(), label), i", "(0, row.tobytes(), label), i", GROUPS),
+    ("data/sample.py", "(row.tobytes(), label, group)", "(row.tobytes(), label, 0)", GROUPS),
     # draws by key, seeds that pay, assumptions, near copies and the verifier's own numbers
     ("verify.py", "total <= Fraction(c.delta)", "True", VERIFY),
     ("verify.py", "(settings.seed + 1) * (settings.seed + 2)", "(settings.seed + 1)", FORGED),
@@ -677,7 +677,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/sample.py", "NEAR, _REMARKABLE = 0.2", "NEAR, _REMARKABLE = 0.9999", EXAMPLES),
     ("data/sample.py", "(_REPEATED_DISCRETE if discrete", "(_REPEATED if discrete", FORGED),
     ("data/sample.py", "_NATURAL ** (1 / D)", "1.0", EXAMPLES),
-    ("data/sample.py", "units = (deviations.max(), deviations)", "units = (deviations,)", EXAMPLES),
+    ("data/sample.py", "np.full_like(deviations, deviations.max()), ", "deviations, ", EXAMPLES),
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
     ("report/votes.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
     ("runs/preparation.py", "remarks += check_split(", "remarks = remarks or (", FORGED),

@@ -275,7 +275,7 @@ def test_a_run_that_learned_nothing_is_told_what_to_try(run_cli, tmp_path):
         (("train", "--out", "{tmp}/r", "--delta", "0"), "--delta: Input should be greater than 0"),
         (("train", "--out", "{tmp}/r", "--samples", "0"), "--samples"),
         (
-            ("train", "--out", "{tmp}/r", "--activation", "sign", "-T", "1"),
+            ("train", "--out", "{tmp}/r", "--activation", "sign", "--widths", "9,9", "-T", "1"),
             "at least 2 samples, got 1",
         ),
         (("train", "--out", "{tmp}/r", "--widths", "a,b"), "--widths must look like 100,100,100"),
