@@ -10,10 +10,11 @@ import pytest
 
 from pacbayes.bounds import percent_up, small_kl
 from pacbayes.data.idx import cache_folder
-from pacbayes.experiments.columns import COLUMNS
+from pacbayes.experiments.columns import COLUMNS, Configuration
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import grid_table, lines, render, table1, table2
+from pacbayes.files import load_record
 from pacbayes.training.loop import VACUOUS
 from pacbayes.verify import verify
 
@@ -224,6 +225,11 @@ def test_the_readings_of_optim_lambda_are_computed_from_the_committed_store():
     assert text == (ROOT / "benchmarks" / "optim_lambda.md").read_text()
 
 
+def test_the_page_of_pbgnet_is_made_from_its_committed_runs():
+    text = script(ROOT / "benchmarks" / "pbgnet.py").page()
+    assert text == (ROOT / "benchmarks" / "pbgnet.md").read_text()
+
+
 def test_what_was_reproduced_agrees_with_the_paper_or_is_better(reproduced):
     for line in reproduced.values():
         assert len(line.summaries) >= 3
@@ -243,6 +249,13 @@ def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets(reproduced
             if s.small_kl is not None:
                 again = small_kl(s.train_linear, s.kl, n=60_000, delta=0.05 / 5)
                 assert s.small_kl == pytest.approx(again, abs=1e-12)
+
+
+def test_every_committed_run_has_the_name_of_its_configuration():
+    """Runs of earlier editions have other names, and do not count."""
+    paths = list((RESULTS / "paper" / "runs").glob("*/configuration.json"))
+    assert paths
+    assert [p for p in paths if load_record(Configuration, p).key != p.parent.name] == []
 
 
 def test_the_search_is_that_of_the_committed_store():

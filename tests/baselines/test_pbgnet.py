@@ -12,6 +12,7 @@ from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.bounds import catoni_c
 from pacbayes.data.tasks import linear
 from pacbayes.engine.library import available
+from pacbayes.training.loop import Evaluation
 
 
 def network(widths, inputs=3):
@@ -101,6 +102,57 @@ def test_the_bound_is_twice_catonis_at_the_learned_c():
     value = 2 * catoni_c(last.risk, last.kl, 60, 0.05, C=last.lam)
     assert last.bound == pytest.approx(min(1.0, value))
     assert fitting.divergence().item() == pytest.approx(last.kl)
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_several_hidden_layers_are_evaluated_at_the_t_of_training(engine):
+    """Their output is biased in T; that of one hidden layer is not."""
+    x = torch.randn(400, 3)
+    y = torch.where(x[:, 0] > 0, 1.0, -1.0)
+    for widths, expected in (((8,), 7), ((8, 8), 1), ((8, 8, 8), 1)):
+        settings = Settings.of(
+            "paper", "sign", widths=widths, samples=1, evaluation_samples=7, engine=engine
+        )
+        model = network(widths).float()
+        with torch.no_grad():
+            for W in model.weights:
+                W *= 5
+        fitting = PBGFitting(model, x, y, settings)
+        same = settings.model_copy(update={"evaluation_samples": expected})
+        found, wanted = fitting.measured_risk(), PBGFitting(model, x, y, same).measured_risk()
+        assert fitting.evaluation_samples == expected
+        assert (found == wanted) or engine == "torch"  # torch draws anew
+        assert found == pytest.approx(wanted, abs=0.1)
+
+
+def test_the_sampled_output_of_two_hidden_layers_depends_on_t():
+    """At T = 1 both units of the second layer copy the same sign; in the tree each has its own."""
+    model = PBGNet(1, (1, 2)).double()
+    with torch.no_grad():
+        for p, value in zip(model.weights, (0.0, 9.0, 2.0), strict=True):
+            p.fill_(value)
+        model.biases[2].fill_(2.0)
+    x = torch.ones(20_000, 1, dtype=torch.float64)
+    assert model(x, 1).mean().item() == pytest.approx((math.erf(3) + math.erf(-1)) / 2, abs=0.03)
+    tree = (math.erf(3) + math.erf(-1)) / 4 + math.erf(1) / 2
+    assert model.exact(x[:1]).item() == pytest.approx(tree)
+    assert model(x[:20], 2000).mean().item() == pytest.approx(tree, abs=0.03)
+
+
+def test_the_rate_follows_the_own_bound_which_improves_where_twice_that_is_vacuous():
+    x, y = torch.randn(60, 3), torch.ones(60)
+    settings = Settings.of("paper", "sign", widths=(4, 4), samples=5, learning_rate=0.1)
+    fitting = PBGFitting(PBGNet(3, (4, 4)), x, y, settings)
+    for epoch, kl in enumerate((3000.0, 60.0, 50.0, 40.0, 30.0)):
+        fitting.history.append(Evaluation(epoch, 0.4, kl, 1.0, 2.0, 0.1, 0.0))
+    own = [fitting.guide(e) for e in fitting.history]
+    assert own[1:] == pytest.approx(
+        [catoni_c(0.4, e.kl, 60, 0.05, C=2.0) for e in fitting.history[1:]]
+    )
+    assert own[0] == pytest.approx(1 / (1 - math.exp(-2.0)))  # above 1: it has no limit there
+    assert fitting.learning_rate(0.5) == 0.1
+    fitting.history.append(Evaluation(5, 0.4, 40.0, 1.0, 2.0, 0.1, 0.0))
+    assert fitting.learning_rate(0.5) == 0.05
 
 
 def test_the_objective_is_the_bound_of_the_batch():

@@ -48,6 +48,16 @@ class Fitting(Loop):
         """Return the objective that a step minimises."""
 
     @property
+    def biased(self) -> bool:
+        """Whether the expected output depends on T; it is then evaluated at the T of training."""
+        return False
+
+    @property
+    def evaluation_samples(self) -> int:
+        """T of an evaluation."""
+        return self.settings.samples if self.biased else self.settings.evaluation_samples
+
+    @property
     def lam(self) -> float:
         return 1.0
 
@@ -65,5 +75,5 @@ class Fitting(Loop):
         return torch.cat([self.output(block, T) for block in x.split(max(1, _ROWS // T))])
 
     def measured_risk(self) -> float:
-        F = self.outputs(self.x, self.settings.evaluation_samples)
+        F = self.outputs(self.x, self.evaluation_samples)
         return linear(F.double(), self.y.double()).mean().item()

@@ -22,22 +22,23 @@ from pacbayes.runs.versions import versions
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import run_to_end
 
-__all__ = ["BASELINES", "baseline_summary"]
+__all__ = ["BASELINES", "VOTES", "baseline_summary", "examples"]
 
 BASELINES = ("mlp", "pbg", "pbg-full")
-_VOTES = 100
+VOTES = 100  # T of the test error where the output is not biased in T
 Examples = tuple[Tensor, Tensor]
 
 
 def baseline_summary(configuration: Configuration, place: Path, attempts: int) -> Summary:
     """Train a baseline, resetting it while it learns nothing, and summarise the last attempt."""
-    train, (x, y) = _examples(configuration)
+    train, (x, y) = examples(configuration)
     fitting, attempt, seconds = _last_attempt(configuration.starts(attempts), place, train)
     fitting.model.load_state_dict(fitting.model.state_dict() | fitting.best)
     best = min(fitting.history, key=lambda e: e.guide)
     save_json(place / "history.json", [asdict(e) for e in fitting.history])
     with seeded(fitting.settings.seed, "prediction"):
-        error = Binary().wrong(fitting.outputs(x, _VOTES), y).double().mean().item()
+        T = fitting.evaluation_samples if fitting.biased else VOTES
+        error = Binary().wrong(fitting.outputs(x, T), y).double().mean().item()
     bound, kl = (None, None) if configuration.column == "mlp" else (best.bound, best.kl)
     return Summary(
         learned=not fitting.hopeless,
@@ -77,7 +78,7 @@ def _last_attempt(
     return fitting, last.attempt, seconds + fitting.seconds
 
 
-def _examples(configuration: Configuration) -> tuple[Examples, Examples]:
+def examples(configuration: Configuration) -> tuple[Examples, Examples]:
     """Return training and test examples.
 
     PBGNet's published code pools the two and keeps a quarter for testing. The paper ran that code

@@ -154,7 +154,11 @@ class Loop(ABC):
 
     @abstractmethod
     def bound(self, risk: float, kl: float) -> float:
-        """Return the bound that guides the learning rate and ranks the epochs."""
+        """Return the bound that ranks the epochs."""
+
+    def guide(self, evaluation: Evaluation) -> float:
+        """Return the bound that the learning rate follows: by default the one that ranks."""
+        return evaluation.guide[0]
 
     @property
     @abstractmethod
@@ -274,7 +278,7 @@ class Loop(ABC):
 
     def learning_rate(self, done: float) -> float:
         """Return the schedule's rate, `done` being the completed fraction of the run."""
-        bounds = [e.guide[0] for e in self.history]
+        bounds = [self.guide(e) for e in self.history]
         return self.settings.learning_rate * self.schedule.factor(bounds, done)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
