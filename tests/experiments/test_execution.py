@@ -286,15 +286,15 @@ def test_the_checkpoint_of_another_version_means_beginning_again(record, tmp_pat
 def test_pbg_has_the_split_of_its_published_code_and_pbg_full_that_of_the_others():
     """A quarter of all images to test on, others in every repeat; none twice."""
     one, two = (replace(chosen("pbg", "digits", 1), repeat=r) for r in (1, 2))
-    (x, y), (x_test, y_test) = baselines._examples(one)
+    (x, y), (x_test, y_test) = baselines.examples(one)
     assert (len(x), len(y), len(x_test), len(y_test)) == (1347, 1347, 450, 450)
     data = load("digits")
     everything = torch.cat([data.tensors("train")[0], data.tensors("test")[0]])
     rows = torch.cat([x, x_test])
     assert torch.equal(rows.sum(1).sort().values, everything.sum(1).sort().values)
-    assert torch.equal(baselines._examples(one)[0][0], x)
-    assert not torch.equal(baselines._examples(two)[0][0], x)
-    full = baselines._examples(chosen("pbg-full", "digits", 1))
+    assert torch.equal(baselines.examples(one)[0][0], x)
+    assert not torch.equal(baselines.examples(two)[0][0], x)
+    full = baselines.examples(chosen("pbg-full", "digits", 1))
     assert torch.equal(full[0][0], data.tensors("train")[0])
 
 
