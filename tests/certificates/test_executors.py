@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from pacbayes import cluster as scheduling
 from pacbayes import dense_network, stochastic
+from pacbayes.certificates import cluster as scheduling
 from pacbayes.certificates import executors
 from pacbayes.certificates.executors import dask_parts
 from pacbayes.engine.evaluation import NativeSampler, sampler

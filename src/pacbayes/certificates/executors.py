@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import pacbayes
-from pacbayes.cluster import connected
+from pacbayes.certificates.cluster import connected
 from pacbayes.devices import CPU
 from pacbayes.engine.library import available
 from pacbayes.networks.parts import Part, Sums, Work

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from pacbayes.cluster import connected
+from pacbayes.certificates.cluster import connected
 from pacbayes.experiments.columns import Configuration
 from pacbayes.experiments.execution import run
 from pacbayes.experiments.store import Store
