@@ -24,13 +24,11 @@ ADDED = (
 COLUMNS = (*PAPER, *ADDED)
 _WIDTH = 100
 _EDITIONS = {  # raised when a column changes, so that its older runs do not count
-    "pbg": {"edition": 2},
+    "pbg": {"edition": 3},
+    "pbg-full": {"edition": 2},
     "optim-lambda-sign": {"edition": 2},
     "optim-lambda-sigmoid": {"edition": 2},
     "optim-lambda-relu": {"edition": 2},
-}
-_DEEP_EDITIONS = {  # the same, for several hidden layers
-    "pbg": {"edition": 3},  # evaluated at the T of training, halved on its own bound
 }
 _SEARCHED_SAMPLES = {"mlp": (1,)}  # elsewhere the paper's
 _SEARCHED_DEPTHS = {"pbg": (1, 2, 3)}  # elsewhere three
@@ -79,14 +77,8 @@ class Configuration:
     @cached_property
     def key(self) -> str:
         """The folder name, the same for the same run on every machine."""
-        text = json.dumps(asdict(self) | self._edition, sort_keys=True)
+        text = json.dumps(asdict(self) | _EDITIONS.get(self.column, {}), sort_keys=True)
         return f"{self.column}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-    @property
-    def _edition(self) -> dict[str, int]:
-        """What changed only networks of several hidden layers is an edition of those alone."""
-        deep = _DEEP_EDITIONS.get(self.column) if self.depth > 1 else None
-        return deep or _EDITIONS.get(self.column, {})
 
     @property
     def seed(self) -> int:
