@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -76,12 +77,12 @@ measure(lambda: load("FOLDER/tableN.csv"))
 _TABLES = """
 import numpy as np
 rng = np.random.default_rng(0)
-for n in (25_000, 60_000, 250_000):
+for n in (25_000, 60_000, 100_000, 250_000, 1_000_000):
     x = rng.normal(size=(n, 50)).astype("float32")
     y = (x @ rng.normal(size=50) + rng.normal(size=n) > 0).astype(int)
     np.savez(f"FOLDER/table{n}.npz", x=x, y=y)
     np.savez(f"FOLDER/new{n}.npz", x=x)
-    if n != 60_000:
+    if n in (100_000, 250_000):
         names = ",".join(f"x{i}" for i in range(50)) + ",label"
         np.savetxt(f"FOLDER/table{n}.csv", np.c_[x, y], "%.6g", ",", header=names, comments="")
 """
@@ -114,39 +115,52 @@ class Work:
     def command(self, version: str) -> tuple[list[str], float]:
         """Return arguments of python for a version, and what its time is multiplied by."""
         n = self.before if version == "before" and self.before else self.n
-        return [a.replace("N", str(n)) for a in self.arguments], self.n / n
+        values = {"VERSION": version, "N": str(n)}
+        arguments = list(self.arguments)
+        for name, value in values.items():
+            arguments = [a.replace(name, value) for a in arguments]
+        return arguments, self.n / n
 
 
 def works(folder: Path) -> list[Work]:
     """Return every row."""
     module = "-m", "pacbayes"
     bound = *module, "bound", "catoni", "--risk", "0.0635", "--kl", "2363", "--n", "60000"
-    report = *module, "report", f"{folder}/run", "--out", f"{folder}/report.html"
-    predict = *module, "predict", f"{folder}/run", f"{folder}/newN.npz", "--method", "randomised"
-    predict = *predict, "--out", f"{folder}/labels.csv"
-    certify, steps = Work("", ("-c", _CERTIFY), 20_000), Work("", ("-c", _STEPS))
+    report = *module, "report", f"{folder}/VERSION", "--out", f"{folder}/report.html"
+    predict = (
+        *module,
+        "predict",
+        f"{folder}/VERSION",
+        f"{folder}/newN.npz",
+        "--method",
+        "randomised",
+    )
+    predict = *predict, "--method", "randomised", "--out", f"{folder}/labels.csv"
+    steps = Work("", ("-c", _STEPS))
 
-    def certificate(unit: str, k: int, before: int, goal: float) -> Work:
-        name = f"certificate, {unit}, {k} classes, 20 000 × 100 draws"
-        return replace(certify, name=name, before=before, goal=goal).given(UNIT=unit, K=k)
+    def certificate(unit: str, k: int, n: int, before: int, goal: float) -> Work:
+        name = f"certificate, {unit}, {k} classes, {n:_} × 100 draws".replace("_", " ")
+        return Work(name, ("-c", _CERTIFY), n, before, goal).given(UNIT=unit, K=k)
 
     return [
-        certificate("relu", 2, 1000, 12 / 69),
-        certificate("sign", 2, 1000, 5 / 81),
-        certificate("relu", 10, 400, 20 / 155),
-        replace(certificate("relu", 100, 30, 40 / 2906), n=6000),
-        replace(certificate("relu", 1000, 4, 200 / 54_000), n=500),
+        certificate("relu", 2, 20_000, 1000, 12 / 69),
+        certificate("sign", 2, 20_000, 1000, 5 / 81),
+        certificate("relu", 10, 20_000, 400, 20 / 155),
+        certificate("relu", 100, 6000, 30, 40 / 2906),
+        certificate("relu", 1000, 500, 8, 200 / 54_000),
         replace(steps, name="step, 100 classes, native", n=100).given(K=100, ENGINE="native"),
         replace(steps, name="step, 100 classes, PyTorch", n=20, before=2, goal=5 / 150).given(
             K=100, ENGINE="torch"
         ),
         Work("first step in a process, native", ("-c", _FIRST), 256, goal=0.1),
         Work("`PACBayesClassifier().fit`, 20 000 × 10", ("-c", _FIT), 20_000, goal=0.5),
-        Work("read a CSV of 250 000 × 50", ("-c", _READ), 250_000, 25_000, 1.5 / 19).given(
+        Work("read a CSV of 250 000 × 50", ("-c", _READ), 250_000, 100_000, 1.5 / 19).given(
             FOLDER=folder
         ),
         Work("`pacbayes bound catoni`", bound, goal=0.25 / 0.65),
-        Work("`pacbayes predict`, randomised, 250 000 × 50", predict, 250_000, 25_000, 10 / 739),
+        Work(
+            "`pacbayes predict`, randomised, 1 000 000 × 50", predict, 1_000_000, 25_000, 10 / 739
+        ),
         Work("`pacbayes report`, 60 000 × 50", report, goal=8 / 72),
     ]
 
@@ -208,20 +222,21 @@ def commit(source: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def prepare(folder: Path, source: Path) -> None:
-    """Write the tables, and train the run that is used."""
-    run(source, ["-c", _TABLES.replace("FOLDER", str(folder))])
-    data = str(folder / "table60000.npz")
-    train = ["train", "--dataset", data, "--epochs", "1", "--quiet", "--out", str(folder / "run")]
-    run(source, ["-m", "pacbayes", *train])
-    run(source, ["-m", "pacbayes", "certify", str(folder / "run"), "--quiet"])
+def prepare(folder: Path, sources: dict[str, Path]) -> None:
+    """Write the tables, and train a run with each version."""
+    run(sources["before"], ["-c", _TABLES.replace("FOLDER", str(folder))])
+    data = ["--dataset", str(folder / "table60000.npz"), "--epochs", "1", "--quiet"]
+    data += ["--widths", "100,100,100"]
+    for version, source in sources.items():
+        run(source, ["-m", "pacbayes", "train", *data, "--out", str(folder / version)])
+        run(source, ["-m", "pacbayes", "certify", str(folder / version)])
 
 
 def main() -> None:
     """Measure, print and perhaps write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, required=True, help="src of the other version")
-    parser.add_argument("--only", default="", help="a part of the names of rows")
+    parser.add_argument("--only", default="", help="a pattern that names of rows have")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     sources = {"before": args.before.resolve(), "after": Path(__file__).parents[1] / "src"}
@@ -229,9 +244,9 @@ def main() -> None:
     head = "| | before, s | after, s | after ÷ before | goal |\n|---|---:|---:|---:|---:|"
     lines = [(__doc__ or "").strip(), "", f"{machine()}; {commits}", "", head]
     with tempfile.TemporaryDirectory() as folder:
-        asked = [work for work in works(Path(folder)) if args.only in work.name]
+        asked = [work for work in works(Path(folder)) if re.search(args.only, work.name)]
         if any(folder in argument for work in asked for argument in work.arguments):
-            prepare(Path(folder), sources["before"])
+            prepare(Path(folder), sources)
         for work in asked:
             lines.append(row(work, sources))
             print(lines[-1], flush=True)

@@ -151,14 +151,14 @@ def clopper_pearson(risk: float, n: int, delta: float) -> float:
 
     Reference: Clopper & Pearson 1934.
     """
-    from scipy.stats import beta
+    from scipy.special import betainccinv
 
     _check(risk, n, delta)
     errors = math.ceil(risk * n)
     errors -= errors > 0 and (errors - 1) / n == risk  # k/n·n may be rounded to above k
     if errors >= n:
         return 1.0
-    return min(1.0, float(beta.isf(delta, errors + 1, n - errors)) * (1 + _QUANTILE))
+    return min(1.0, float(betainccinv(errors + 1, n - errors, delta)) * (1 + _QUANTILE))
 
 
 def _check(mean: float, draws: float, delta: float) -> None:

@@ -31,7 +31,7 @@ REACH = 7.0
 _STEPS = (0.4, 0.3, 0.2, 0.18, 0.16, 0.14, 0.12, 0.1, 0.05)
 _GOAL = 1e-8  # no certificate shows that many digits
 _MOST_POINTS = 4001
-_TRAINING_STEP = 0.4
+_TRAINING_STEP, _TRAINING_REACH = 0.4, 5.5  # of more than twelve classes
 _NUMBERS = {True: 2**16, False: 2**24}  # of a block: what a CPU's cache holds, or few launches
 
 
@@ -84,8 +84,8 @@ def label_probability(mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
     """Return P(the label's class wins), (…), with a gradient, for training.
 
     The slopes are computed beside the integral, block by block, instead of by autograd on a grid
-    of all classes. The step is 0.4, as in the native engine: up to twelve classes that of
-    `win_probabilities`, and near enough for a gradient with more.
+    of all classes. Up to twelve classes the grid is that of `win_probabilities`. With more it is
+    the native engine's for training, near enough for a gradient.
 
     Args:
         mean: (…, k).
@@ -99,11 +99,11 @@ def label_probability(mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
     return p.view(label.shape)
 
 
-def _grid(mean: Tensor, deviation: Tensor, H: float) -> tuple[Tensor, Tensor]:
+def _grid(mean: Tensor, deviation: Tensor, H: float, reach: float = REACH) -> tuple[Tensor, Tensor]:
     """Return points, (…, J), and their distance, (…, 1); neither has a gradient."""
     with torch.no_grad():
         least, most = deviation.aminmax(dim=-1, keepdim=True)
-        half = math.ceil(REACH / H * (most / least).max().item())
+        half = math.ceil(reach / H * (most / least).max().item())
         if 2 * half + 1 > _MOST_POINTS:
             raise ValueError(
                 "the standard deviations of the class scores differ too much to integrate; "
@@ -119,7 +119,8 @@ class _LabelProbability(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
-        z, h = _grid(mean, deviation, _TRAINING_STEP)
+        reach = REACH if step(mean.shape[1]) == _TRAINING_STEP else _TRAINING_REACH
+        z, h = _grid(mean, deviation, _TRAINING_STEP, reach)
         rows = _NUMBERS[mean.device.type == "cpu"] // (z.shape[1] * mean.shape[1])
         parts = (t.split(max(1, rows)) for t in (z, h, mean, 1 / deviation, label))
         p, *slopes = map(torch.cat, zip(*map(_with_slopes, *parts), strict=True))
@@ -145,16 +146,16 @@ def _with_slopes(
     """
     own = label.unsqueeze(-1)  # (R, 1)
     own_at = own.unsqueeze(-1).expand(-1, z.shape[1], 1)  # (R, J, 1)
-    u = mean.unsqueeze(-2) - z.unsqueeze(-1)  # (R, J, k)
-    u.mul_((inverse * 0.5**0.5).unsqueeze(-2))
-    u_own = u.gather(-1, own_at)
+    scale = inverse * 0.5**0.5
+    u = torch.addcmul((mean * scale).unsqueeze(-2), z.unsqueeze(-1), -scale.unsqueeze(-2))
+    u_own = u.gather(-1, own_at)  # of u, (R, J, k)
     cumulative = torch.erfc(u).mul_(0.5).scatter_(-1, own_at, 1.0)  # Φ, but 1 for the label
     w = (h * inverse.expand_as(mean).gather(-1, own) / math.sqrt(math.tau)).expand_as(z)
     w = w * u_own.squeeze(-1).square().neg_().exp_() * cumulative.prod(-1)  # (R, J)
     p, weights = w.sum(-1), w.unsqueeze(-2)
-    slope = torch.mul(u, u).neg_().exp_().div_(cumulative.clamp_(min=1e-300))
-    slope.mul_(-1 / math.sqrt(math.tau)).scatter_(-1, own_at, u_own * -math.sqrt(2))
-    in_mean = torch.bmm(weights, slope).squeeze(-2)
-    in_deviation = torch.bmm(weights, slope.mul_(u)).squeeze(-2) * -math.sqrt(2)
+    slope = torch.addcmul(u.new_zeros(()), u, u, value=-1).exp_()
+    slope.div_(cumulative.clamp_(min=1e-300)).scatter_(-1, own_at, u_own * (2 * math.sqrt(math.pi)))
+    in_mean = torch.bmm(weights, slope).squeeze(-2) * (-1 / math.sqrt(math.tau))
+    in_deviation = torch.bmm(weights, slope.mul_(u)).squeeze(-2) / math.sqrt(math.pi)
     in_deviation.scatter_add_(-1, own, -p.unsqueeze(-1))
     return p, in_mean * inverse, in_deviation * inverse
