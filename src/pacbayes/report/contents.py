@@ -66,15 +66,18 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Run
     Args:
         file, test: where the run's own data are now, if they have moved.
     """
-    network, data = run.load_network(), run.load_data(file, test)
-    votes = analyse_votes(run, network, data)
+    network = run.load_network()
+    # `verify` reads the data itself, so they are loaded after it: never twice at a time.
     there = [path for p in Predictor if (path := run.certificate_path(p)).exists()]
-    of_classes = [path for p in Predictor for path in run.class_paths(p)]
+    issued = [_issued(run, network, path, file) for path in there]
+    of_classes = [_issued(run, network, p, file) for k in Predictor for p in run.class_paths(k)]
+    data = run.load_data(file, test)
+    votes = analyse_votes(run, network, data)
     return RunContents(
         folder=run.folder,
         record=run.record,
-        issued=tuple(_remarked(_issued(run, network, path, file), data) for path in there),
-        of_classes=tuple(_issued(run, network, path, file) for path in of_classes),
+        issued=tuple(_remarked(certificate, data) for certificate in issued),
+        of_classes=tuple(of_classes),
         errors=votes.errors,
         history=read_history(run.folder / "history.json"),
         best=run.best,
