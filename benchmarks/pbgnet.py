@@ -4,7 +4,7 @@ The data and the model are those of the column `pbg`, on binary MNIST with seed 
 
 - *Batches of 64*, which the paper's appendix tried for three hidden layers, at every point of the
   search with two or three.
-- *Other seeds* of a point of the search that does not learn with seed 0.
+- *Other seeds*, of a point of the search that does not learn with seed 0, and of the next.
 - *Reduction on plateau*, the schedule of PBGNet's published code: the rate is halved when its own
   bound has not fallen by 0.0001 for more than so many epochs. It is evaluated after every epoch.
 
@@ -44,6 +44,7 @@ RUNS: list[dict[str, Any]] = [
     *(point(0.01, 100, 1, patience=epochs) for epochs in (20, 5)),
     *(point(rate, T, 2, batch=64) for T in (10, 50, 1, 100) for rate in (0.01, 0.001, 0.1)),
     *(point(0.1, 10, 2, seed=seed) for seed in (1, 2)),
+    *(point(0.01, 100, 1, patience=20, seed=seed) for seed in (1, 2)),
 ]
 
 
