@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pacbayes.cli.options import given
@@ -10,10 +9,7 @@ from pacbayes.cli.options import given
 if TYPE_CHECKING:
     from pacbayes.runs.blueprint import Choice
 
-__all__ = ["check_network", "choice_of", "whole_numbers"]
-
-_CONVOLUTIONAL = ("channels", "kernels", "strides", "padding", "pooling", "batch_norm")
-_DENSE = ("estimator",)
+__all__ = ["choice_of", "whole_numbers"]
 
 
 def whole_numbers(option: str, text: str | None) -> tuple[int, ...] | None:
@@ -24,35 +20,6 @@ def whole_numbers(option: str, text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"{option} must look like 16,32, got {text!r}") from None
-
-
-def check_network(network: str, options: dict[str, Any]) -> None:
-    """Refuse options of another kind of network, before anything is loaded or run."""
-    wanted = given(options)
-    if network != "conv":
-        _refuse(wanted, _CONVOLUTIONAL, "--network conv")
-    if network != "dense":
-        _refuse(wanted, _DENSE, "--network dense")
-    if network not in ("dense", "conv"):
-        _refuse(wanted, ("widths",), "--network dense or conv")
-        _check_file(network)
-
-
-def _check_file(network: str) -> None:
-    file, _, function = network.rpartition(":")
-    if not file.endswith(".py") or not function.isidentifier():
-        raise ValueError(
-            f"--network must be dense, conv or a function such as my_network.py:build, got "
-            f"{network!r}"
-        )
-    if not Path(file).is_file():
-        raise ValueError(f"--network {network}: {file} does not exist")
-
-
-def _refuse(wanted: dict[str, Any], names: tuple[str, ...], needed: str) -> None:
-    for name in names:
-        if name in wanted:
-            raise ValueError(f"--{name.replace('_', '-')} needs {needed}")
 
 
 def choice_of(network: str, options: dict[str, Any], *, learned: bool) -> Choice | None:

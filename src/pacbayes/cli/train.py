@@ -22,7 +22,7 @@ from pacbayes.choices import (
     Protocol,
 )
 from pacbayes.cli import completion
-from pacbayes.cli.networks import check_network, choice_of, whole_numbers
+from pacbayes.cli.networks import choice_of, whole_numbers
 from pacbayes.cli.options import (
     AsJson,
     OnDevice,
@@ -33,7 +33,7 @@ from pacbayes.cli.options import (
     set_threads,
     widths_of,
 )
-from pacbayes.defaults import OF_LEARNING
+from pacbayes.cli.refusals import check_effective, check_network, check_no_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,7 +264,7 @@ def train(
     pacbayes train --dataset my.csv --model best --cost ill=10 --out runs/best
     """
     started = time.monotonic()
-    _check_network(per_class=per_class, cost=cost, target_error=target_error)
+    check_no_model(per_class=per_class, cost=cost, target_error=target_error)
     from pacbayes.data import DataSource
     from pacbayes.defaults import for_module, for_table
     from pacbayes.settings import Settings
@@ -317,15 +317,10 @@ def train(
         "batch_norm": batch_norm,
     }
     dense = network == "dense"
-    check_network(network, {**layers, "estimator": estimator, "widths": widths})
-    if dense:
-        _check_dense(changes)
-    else:
-        _check_module(activation, protocol)
+    check_network(network, changes | given({**layers, "widths": widths}), activation, protocol)
     table = own.is_table and protocol == "fast"
-    _check_effective(
-        changes, objective, learned=bool(changes.get("prior_fraction", table and dense))
-    )
+    learned = bool(changes.get("prior_fraction", table and dense))
+    check_effective(changes, objective, learned=learned)
     settings_of = partial(Settings.of, protocol, activation, objective)
     if not dense:
         layers["widths"] = changes.pop("widths", None)
@@ -428,48 +423,3 @@ def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
     else:
         took = "Already trained" if started is None else f"Trained in {console.took(started)}"
         console.show_trained(trained, best, took)
-
-
-def _check_effective(changes: dict[str, Any], objective: str | None, *, learned: bool) -> None:
-    """Refuse options that would have no effect."""
-    if not learned:
-        _check_unlearned(changes)
-    if "lambda_rate" in changes and objective != "optim-lambda":
-        raise ValueError("--lambda-rate needs --objective optim-lambda")
-
-
-def _check_network(*, per_class: bool, cost: list[str] | None, target_error: float | None) -> None:
-    """Refuse the options of other models."""
-    if per_class:
-        raise ValueError("--per-class is for other models; use pacbayes certify --per-class later")
-    for option, value in (("--cost", cost), ("--target-error", target_error)):
-        if value is not None:
-            raise ValueError(f"{option} needs --model boosting, forest, linear or best")
-
-
-def _check_dense(changes: dict[str, Any]) -> None:
-    """Refuse choices that are for networks other than dense."""
-    for name in ("prior_decay", "prior_precision", "prior_finer"):
-        if name in changes:
-            raise ValueError(f"{_option(name)} needs --network conv or a module of your own")
-
-
-def _check_module(activation: str, protocol: str) -> None:
-    """Refuse choices that are for dense networks alone."""
-    if activation != "relu":
-        raise ValueError(f"--activation {activation} needs --network dense")
-    if protocol != "fast":
-        raise ValueError(f"--protocol {protocol} needs --network dense")
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _check_unlearned(changes: dict[str, Any]) -> None:
-    """Refuse the options of a prior that learns where none does."""
-    for name in OF_LEARNING:
-        if name in changes:
-            raise ValueError(
-                f"{_option(name)} needs a prior that learns; give --prior-fraction too"
-            )
