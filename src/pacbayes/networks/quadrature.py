@@ -115,17 +115,35 @@ def _grid(mean: Tensor, deviation: Tensor, H: float, reach: float = REACH) -> tu
 
 
 class _LabelProbability(torch.autograd.Function):
-    """P(label) of rows of scores, (R, k), and its slopes in their means and deviations."""
+    r"""P(label) of rows of scores, (R, k), and its slopes in their means and deviations.
+
+    P = Σ_j w_j with w_j = h·φ(v_jy)/s_y · Π_{k≠y} Φ(v_jk) at v = (z − μ)/s. The slope of ln w_j is
+    −φ/Φ(v_jk)/s_k in the mean of another class and v_jy/s_y in that of the label's; in deviations
+    it is v times these, and −1/s_y besides. Here u = −v/√2, so that erfc(u) = 2Φ(v) and
+    e^{−u²} ∝ φ(v).
+    """
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, deviation: Tensor, label: Tensor) -> Tensor:
         reach = REACH if step(mean.shape[1]) == _TRAINING_STEP else _TRAINING_REACH
         z, h = _grid(mean, deviation, _TRAINING_STEP, reach)
-        rows = _NUMBERS[mean.device.type == "cpu"] // (z.shape[1] * mean.shape[1])
-        parts = (t.split(max(1, rows)) for t in (z, h, mean, 1 / deviation, label))
-        p, *slopes = map(torch.cat, zip(*map(_with_slopes, *parts), strict=True))
+        scale = (0.5**0.5 / deviation).expand_as(mean)
+        y = label.unsqueeze(-1)
+        own = scale.gather(-1, y)  # (R, 1)
+        u = (mean.gather(-1, y) - z) * own  # (R, J)
+        density = own * h / math.sqrt(math.pi) * torch.addcmul(_zero(u), u, u, value=-1).exp_()
+        size = max(1, _NUMBERS[u.device.type == "cpu"] // (u.shape[1] * mean.shape[1]))
+        room = mean.new_empty(3, min(size, len(mean)), u.shape[1], mean.shape[1])
+        parts = (t.split(size) for t in (z, mean, scale, y, u, density))
+        found = (_weighted(room[:, : len(part[0])], *part) for part in zip(*parts, strict=True))
+        w, in_mean, in_deviation = map(torch.cat, zip(*found, strict=True))
+        p = w.sum(-1)
+        in_deviation.div_(math.sqrt(math.pi)).scatter_add_(-1, y, -p.unsqueeze(-1))
         ctx.shape = deviation.shape
-        ctx.save_for_backward(*slopes)
+        ctx.save_for_backward(
+            in_mean.mul_(scale).mul_(-1 / math.sqrt(math.pi)),
+            in_deviation.mul_(scale).mul_(math.sqrt(2)),
+        )
         return p
 
     @staticmethod
@@ -135,27 +153,29 @@ class _LabelProbability(torch.autograd.Function):
         return grad * in_mean, (grad * in_deviation).sum_to_size(ctx.shape), None
 
 
-def _with_slopes(
-    z: Tensor, h: Tensor, mean: Tensor, inverse: Tensor, label: Tensor
+def _weighted(
+    room: Tensor, z: Tensor, mean: Tensor, scale: Tensor, y: Tensor, u_own: Tensor, density: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Return P = Σ_j w_j, (R,), with slopes in means and deviations, (R, k).
+    """Return w, (R, J), and its sums with e^{−u²}/Φ and u·e^{−u²}/Φ, (R, k).
 
-    w_j = h·φ(v_jy)/s_y · Π_{k≠y} Φ(v_jk) at v = (z − μ)/s. The slope of ln w_j is −φ/Φ(v_jk)/s_k in
-    the mean of another class and v_jy/s_y in that of the label's; in deviations it is v times
-    these, and −1/s_y besides. Here u = −v/√2, so that erfc(u) = 2Φ(v) and e^{−u²} ∝ φ(v).
+    For the label, 2√π·u stands in the place of e^{−u²}/Φ.
+
+    Args:
+        room: three times (R, J, k), overwritten.
     """
-    own = label.unsqueeze(-1)  # (R, 1)
-    own_at = own.unsqueeze(-1).expand(-1, z.shape[1], 1)  # (R, J, 1)
-    scale = inverse * 0.5**0.5
-    u = torch.addcmul((mean * scale).unsqueeze(-2), z.unsqueeze(-1), -scale.unsqueeze(-2))
-    u_own = u.gather(-1, own_at)  # of u, (R, J, k)
-    cumulative = torch.erfc(u).mul_(0.5).scatter_(-1, own_at, 1.0)  # Φ, but 1 for the label
-    w = (h * inverse.expand_as(mean).gather(-1, own) / math.sqrt(math.tau)).expand_as(z)
-    w = w * u_own.squeeze(-1).square().neg_().exp_() * cumulative.prod(-1)  # (R, J)
-    p, weights = w.sum(-1), w.unsqueeze(-2)
-    slope = torch.addcmul(u.new_zeros(()), u, u, value=-1).exp_()
-    slope.div_(cumulative.clamp_(min=1e-300)).scatter_(-1, own_at, u_own * (2 * math.sqrt(math.pi)))
-    in_mean = torch.bmm(weights, slope).squeeze(-2) * (-1 / math.sqrt(math.tau))
-    in_deviation = torch.bmm(weights, slope.mul_(u)).squeeze(-2) / math.sqrt(math.pi)
-    in_deviation.scatter_add_(-1, own, -p.unsqueeze(-1))
-    return p, in_mean * inverse, in_deviation * inverse
+    u, cumulative, slope = room
+    own = y.unsqueeze(-1).expand(-1, z.shape[1], 1)  # (R, J, 1)
+    shifted = (mean * scale).unsqueeze(-2)
+    torch.addcmul(shifted, z.unsqueeze(-1), scale.unsqueeze(-2), value=-1, out=u)
+    torch.erfc(u, out=cumulative).mul_(0.5).scatter_(-1, own, 1.0)
+    w = density * cumulative.prod(-1)
+    torch.addcmul(_zero(u), u, u, value=-1, out=slope).exp_()
+    slope.div_(cumulative.clamp_(min=1e-300))
+    slope.scatter_(-1, own, (u_own * (2 * math.sqrt(math.pi))).unsqueeze(-1))
+    weights = w.unsqueeze(-2)
+    in_mean = torch.bmm(weights, slope).squeeze(-2)
+    return w, in_mean, torch.bmm(weights, slope.mul_(u)).squeeze(-2)
+
+
+def _zero(t: Tensor) -> Tensor:
+    return t.new_zeros(())
