@@ -75,6 +75,7 @@ typedef struct {
     int start, inputs; /* the chunk: its first input and their number */
     int rows;          /* the same: inputs × samples, rounded up to a multiple of LANES */
     int training;      /* whether a gradient is wanted */
+    int later;         /* whether earlier chunks are in the partial gradients of weights */
     double loss;
 } part;
 
