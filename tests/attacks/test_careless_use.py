@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import BaggingClassifier
 from sklearn.feature_selection import SelectFromModel, SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
@@ -330,3 +331,13 @@ def test_4_copies_that_differ_by_less_than_float32_shows_are_copies():
     zeros = np.where(rng.random((200, 3)) < 0.5, 0.0, -0.0)
     with pytest.raises(ValueError, match="199 of 200 examples are duplicates"):
         check_sample(zeros, np.zeros(200), repeats=False)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["boosting", LogisticRegression, LinearRegression(), KMeans(2), nn.Linear(3, 2), abs, 5],
+)
+def test_2_what_cannot_predict_labels_is_no_candidate(model):
+    for given in ({"estimator": model}, {"candidates": {"mine": model}}):
+        with pytest.raises(ValueError, match=r"must be a scikit-learn classifier.*, got "):
+            CertifiedClassifier(**given).fit(*noise(100, 3))

@@ -111,3 +111,20 @@ def test_15_a_fraction_of_a_network_is_charged_as_a_whole_one(run_cli, csv, tmp_
     claim["bound"] = disintegrated(claim["risk"], claim["kl"], claim["n"], spent, networks=19)
     path.write_text(json.dumps(claim))
     assert run_cli("verify", run)[0] == 1
+
+
+@pytest.mark.parametrize("change", [{"bound": []}, {"delta": "x"}, {"ledger": {}}])
+def test_17_damaged_certificates_are_neither_exported_nor_reported(run_cli, csv, tmp_path, change):
+    run, out = tmp_path / "run", tmp_path / "out"
+    options = ["--prior-fraction", "0.5", "--prior-epochs", "1", "--epochs", "1"]
+    run_cli("train", "--dataset", csv, *options, "--out", run)
+    assert run_cli("certify", run, "--bound", "held-out")[0] == 0
+    path = run / "certificate-fixed.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    for command in (
+        ["export", run, "--format", "torch", "--method", "fixed", "--out", f"{out}.pt2"],
+        ["report", run, "--out", f"{out}.html"],
+    ):
+        code, _, err = run_cli(*command)
+        assert (code, err.count("\n")) == (2, 1)
+        assert str(path) in err

@@ -488,3 +488,22 @@ def test_ones_own_training_is_a_first_look():
     network(x, 1)  # its statistics see the bound set
     with pytest.raises(ValueError, match="outside the posterior changed"):
         certify(network, x, y, samples=2)
+
+
+@pytest.mark.parametrize("delta", [5, "0.05", None])
+def test_an_impossible_delta_is_named_as_it_was_given(network, data, delta):
+    with pytest.raises(ValueError, match=rf"delta must be in \(0, 1\), got {delta!r}"):
+        certify(network, *data, delta=delta)
+
+
+def test_a_module_without_a_prior_is_refused(data):
+    with pytest.raises(ValueError, match=r"build_network or stochastic.* got Linear"):
+        certify(nn.Linear(data[0].shape[1], 1), *data)
+
+
+@pytest.mark.parametrize("part", ["pac-bayes", "monte-carlo"])
+def test_a_ledger_without_a_part_that_was_spent_is_refused(network, data, part):
+    certificate = certify(network, *data, samples=2)
+    ledger = {name: share for name, share in certificate.ledger.items() if name != part}
+    with pytest.raises(ValueError, match=f"no part for '{part}"):
+        replace(certificate, ledger=ledger)

@@ -1,5 +1,6 @@
 """Results go out whatever standard output is, and a failure to print them is exit code 2."""
 
+import errno
 import io
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from pacbayes import cli
+from pacbayes.cli.console import remark, shout
 
 BOUND = [sys.executable, "-m", "pacbayes", "bound", "small-kl", "--risk", "0.1", "--kl", "10"]
 BOUND += ["--n", "1000"]
@@ -51,3 +53,13 @@ def test_a_valid_certificate_is_printed_in_ascii():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(BOUND, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_remarks_that_a_full_standard_error_does_not_take_are_lost(monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    remark("took 2 s")
+    shout("a warning")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from typing import SupportsFloat
 
 __all__ = ["check", "check_probability", "confidence", "percent_up", "upward"]
 
@@ -24,8 +25,8 @@ def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> 
 
 def check_probability(delta: float) -> None:
     """Raise ValueError unless δ ∈ (0, 1)."""
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be in (0, 1), got {delta}")
+    if not (isinstance(delta, SupportsFloat) and 0 < delta < 1):
+        raise ValueError(f"delta must be in (0, 1), got {delta!r}")
 
 
 def percent_up(value: float, digits: int = 2) -> str:

@@ -71,6 +71,9 @@ class Certificate:
 
     def __post_init__(self) -> None:
         Ledger(self.delta, self.ledger)  # refuses to overspend
+        needed = [self.part] if self.draws is None else [self.part, "monte-carlo"]
+        if missing := [name for name in needed if name not in self.ledger]:
+            raise ValueError(f"the ledger {self.ledger} has no part for {missing[0]!r}")
 
     @property
     def kind(self) -> Predictor:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from pacbayes import bounds
+from pacbayes.bounds.domain import check_probability
 from pacbayes.bounds.ledger import Ledger, below, seed_share
 from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
 from pacbayes.certificates.assumptions import Assumptions
@@ -141,6 +142,11 @@ def checked_copy(
 
     It is on the CPU if the network's device has no float64.
     """
+    if not isinstance(network, Network):
+        raise ValueError(
+            "a network must come from build_network or stochastic, which give it a prior, got "
+            f"{type(network).__name__}"
+        )
     check_bound_set(x, y, network.task)
     every, labels = (tensor.detach().cpu().numpy() for tensor in sample or (x, y))
     check_sample(every, labels, repeats=repeats)
@@ -225,6 +231,7 @@ def _evidence(
 
 def for_seed(delta: float, seed: int | None, spend: Callable[[float], Ledger]) -> Ledger:
     """Let a prior drawn from a seed spend its share of δ, the rest belonging to other seeds."""
+    check_probability(delta)
     if seed is None:
         return spend(delta)
     return spend(below(Fraction(delta) * seed_share(seed))).within(delta, "other seeds")

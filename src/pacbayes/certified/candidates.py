@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_clusterer, is_regressor
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -74,7 +76,7 @@ def named(estimator: Any, candidates: Any, seed: int) -> dict[str, Any]:
     if estimator is not None and candidates is not None:
         raise ValueError("give either estimator or candidates, not both")
     if estimator is not None:
-        return {type(estimator).__name__: estimator}
+        return _classifiers({type(estimator).__name__: estimator})
     if candidates is None:
         return default_candidates(seed)
     if not isinstance(candidates, Mapping | Sequence) or not len(candidates):
@@ -82,6 +84,18 @@ def named(estimator: Any, candidates: Any, seed: int) -> dict[str, Any]:
     found = dict(candidates) if isinstance(candidates, Mapping) else _numbered(candidates)
     if MEAN in found:
         raise ValueError(f"{MEAN!r} is the name of the candidates' mean; choose another name")
+    return _classifiers(found)
+
+
+def _classifiers(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the candidates; refuse what cannot predict labels."""
+    for model in found.values():
+        whole = all(hasattr(model, name) for name in ("fit", "predict", "get_params"))
+        if isinstance(model, type) or not whole or is_regressor(model) or is_clusterer(model):
+            raise ValueError(
+                "a candidate must be a scikit-learn classifier or a pipeline that ends in one, "
+                f"such as RandomForestClassifier(), got {reprlib.repr(model)}"
+            )
     return found
 
 

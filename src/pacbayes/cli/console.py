@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pacbayes.bounds import confidence, percent_up
 from pacbayes.certificates.explanation import beside, nats, paper_result, percent, sentence, steps
+from pacbayes.cli.streams import say
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
@@ -37,7 +38,7 @@ _LOOSE = 0.5  # the error of guessing between two classes
 def shout(message: str) -> None:
     """Print a warning that nobody can miss on standard error."""
     bar = "!" * 78
-    print(f"{bar}\n{message}\n{bar}", file=sys.stderr, flush=True)
+    say(f"{bar}\n{message}\n{bar}")
 
 
 def waiting(message: str) -> AbstractContextManager[object]:
@@ -65,7 +66,7 @@ def took(started: float) -> str:
 def remark(text: str, *, quiet: bool = False) -> None:
     """Print a remark (how long it took, what to do next) on standard error, unless `quiet`."""
     if not quiet:
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
 
 def command(*words: object) -> str:
