@@ -199,7 +199,12 @@ def _part() -> str:
 
 
 def _machine() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    """Return a hash of the host and of the space in which its processes have their numbers."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return hashlib.sha256(f"{socket.gethostname()}{space}".encode()).hexdigest()[:8]
 
 
 def _abandoned(path: Path) -> bool:

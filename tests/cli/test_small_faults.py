@@ -29,6 +29,17 @@ def test_empty_values_are_refused(run_cli, tmp_path, monkeypatch, arguments):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_names_that_are_no_text_are_refused_before_anything_is_read(run_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run_cli("train", "--dataset", "digits", "--out", "q\udcff")
+    assert (code, out, err) == (
+        2,
+        "",
+        "error: 'q\\udcff' is not valid UTF-8; give a name that is\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("label", ["1_0", "\uff11\uff12", "-nan", "nan", "+NaN"])
 def test_labels_that_only_look_like_numbers_are_refused(tmp_path, label):
     rows = [f"{i}.5,{label if i == 7 else 'no'}" for i in range(20)]

@@ -28,6 +28,7 @@ from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_batches, check_origin
 from pacbayes.certified.splitting import Fraction, split_off
+from pacbayes.data.labels import classes_of
 from pacbayes.data.sample import NoSampleError
 from pacbayes.sklearn.parameters import forget
 
@@ -147,8 +148,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         X, y, groups = indexable(X, _check_y(y), groups)
         if not len(y):
             raise ValueError("need examples to fit, got none")
+        self.classes_, _ = classes_of(y)
         check_classification_targets(y)
-        self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         defaults = self.estimator is None and self.candidates is None

@@ -101,7 +101,7 @@ def _run(arguments: list[str]) -> int | None:
 
 
 def _call(arguments: list[str]) -> int | None:
-    _refuse_empty(arguments)
+    _refuse_unusable(arguments)
     # Typer reads the signatures of all commands that it has, for longer than a bound takes.
     chosen = _app(arguments[0]) if arguments[0] in _NAMES else app
     try:
@@ -114,9 +114,11 @@ def _call(arguments: list[str]) -> int | None:
     return code
 
 
-def _refuse_empty(arguments: list[str]) -> None:
-    """Refuse empty values, which a shell makes of unset variables; a path would be here."""
+def _refuse_unusable(arguments: list[str]) -> None:
+    """Refuse values that are no text, and empty ones, which a shell makes of unset variables."""
     for before, value in pairwise(["", *arguments]):
+        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+            raise ValueError(f"{value!a} is not valid UTF-8; give a name that is")
         if value == "" or (value.startswith("--") and value.endswith("=")):
             option = (value or before).rstrip("=")
             what = option if option.startswith("-") else "an argument"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pacbayes import defaults
 from pacbayes.choices import Activation, Engine, Predictor
+from pacbayes.data.labels import classes_of
 from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.engine.evaluation import sampler
@@ -154,8 +155,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
         self._shape = shape_of(self, X)
         X, y = validate_data(self, flat(X), y, dtype=np.float64)
+        self.classes_, index = classes_of(y)
         check_classification_targets(y)
-        self.classes_, index = np.unique(y, return_inverse=True)
         k, n = len(self.classes_), len(X)
         if k < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
