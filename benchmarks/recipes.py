@@ -4,8 +4,8 @@ Every run uses the fast protocol on binary MNIST with seed 0, on two cores, and 
 second epoch. Unless a row says otherwise, runs have learned scales, a learning rate of 0.03,
 batches of 512 and three hidden layers of 100 units. Relu uses T = 1; sigmoid and sign use T = 4,
 sign with local expectation. Bounds are Catoni's without a Monte-Carlo term, as shown in training.
-Seconds are training time without evaluations; those of the rows with widths are too many, since one
-thread of a busy machine made them. The script can be resumed and takes about twenty minutes.
+Seconds are training time without evaluations. The script can be resumed and takes about twenty
+minutes.
 """
 
 from __future__ import annotations
