@@ -64,6 +64,7 @@ _PAGES = {
     "../benchmarks/scaling.md": "measurements/scaling.md",
     "../benchmarks/tables.md": "measurements/tables.md",
     "../benchmarks/tuning.md": "measurements/tuning.md",
+    "../benchmarks/waiting.md": "measurements/speed.md",
     "../results/certificates/README.md": "measurements/certificates.md",
     "../results/certificates/modules.md": "measurements/modules.md",
     "../results/paper/table1.md": "measurements/paper.md",
