@@ -211,6 +211,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         QUADRATURE,
     ),
     ("networks/quadrature.py", "REACH = 7.0", "REACH = 3.0", QUADRATURE),
+    ("networks/quadrature.py", "= 0.4, 5.5", "= 0.4, 3.0", QUADRATURE),
+    ("networks/quadrature.py", "cumulative.clamp_(min=1e-300)", "cumulative", QUADRATURE),
     (
         "networks/weights.py",
         "far.square() - near.square()) + s0 - s",
@@ -695,8 +697,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/monte_carlo.py", "* (1 + _QUANTILE)", "", "tests/bounds/test_monte_carlo.py"),
     (
         "bounds/monte_carlo.py",
-        "beta.isf(delta, errors + 1",
-        "beta.isf(delta, errors",
+        "betainccinv(errors + 1, n",
+        "betainccinv(errors or 1, n",
         "tests/bounds/test_monte_carlo.py",
     ),
     ("bounds/theorems.py", "    if kl:\n", "    if False:\n", "tests/bounds/test_theorems.py"),
