@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.data.dataset import encodable
+
 __all__ = ["classes_of"]
 
 
@@ -22,14 +24,6 @@ def classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         kinds = ", ".join(sorted({type(label).__name__ for label in y.tolist()}))
         raise ValueError(f"labels must be all texts or all numbers, got {kinds}") from None
     for label in classes.tolist():
-        if isinstance(label, str) and not _encodes(label):
+        if isinstance(label, str) and not encodable(label):
             raise ValueError(f"label {label!r} is not valid Unicode text; rename this class")
     return classes, index
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
