@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
@@ -18,20 +18,18 @@ from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.drawing import SECONDS, planned_draws
+from pacbayes.certificates.executors import dask_parts
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
-from pacbayes.devices import device_of, in_float64
+from pacbayes.devices import device_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
-from pacbayes.networks.activations import FUNCTIONS
-from pacbayes.networks.bodies import Body, Dense
-from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
-from pacbayes.networks.heads import HEADS
+from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part, parts_of
 from pacbayes.networks.keys import draws_key
-from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.parts import Executor, in_turn
+from pacbayes.networks.plain import plain_copy, plain_tensor
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 
 __all__ = ["assumed", "beside", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
@@ -75,7 +73,7 @@ def certify(
             shares its draws it is what a term of 0.05 points, or 1 % of the risk, needs.
         seconds: time for draws that a batch shares, if samples is "auto".
         executor: computes the parts of a sampled risk, by default one after the other here; with
-            `dask_parts` the workers of a cluster do, with the same bits.
+            `partial(dask_parts, scheduler=…)` the workers of a cluster do, with the same bits.
         priors: how many priors were tried on the bound set, this one included, each of them fixed
             in advance; all are paid for, so that the best may be chosen.
         guess: the risk expected on the bound set, found without it (see `prior_error`), for
@@ -92,15 +90,16 @@ def certify(
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    _check_executor(executor)
     exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
     x, y = beside(exact, x, y)
-    sampled = samples is not None and network.body.freshness != "exact"
+    sampled = samples is not None and exact.body.freshness != "exact"
     best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
     theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
-    ledger = _ledger(delta, theorems, priors, network.prior_seed, sampled=sampled)
-    key = draws_key(network, x, y)
+    ledger = _ledger(delta, theorems, priors, exact.prior_seed, sampled=sampled)
+    key = draws_key(exact, x, y)
     if samples == "auto":
-        shared = network.body.freshness == "per-batch"
+        shared = exact.body.freshness == "per-batch"
         part = ledger["monte-carlo"] if sampled else delta
         samples = planned_draws(exact, x, y, key, part, seconds) if shared else 100
     measured = (
@@ -122,7 +121,7 @@ def certify(
             ledger,
             _part(theorem, theorems),
             keywords=guessed(theorem, guess),
-            assumptions=assumed(network, assumptions, repeats=repeats),
+            assumptions=assumed(exact, assumptions, repeats=repeats),
             provenance=provenance,
         )
         for theorem in theorems
@@ -138,33 +137,34 @@ def checked_copy(
     repeats: bool,
     sample: tuple[Tensor, Tensor] | None = None,
 ) -> Network:
-    """Return the network in float64 and evaluation mode, after all checks.
+    """Return a plain copy of the network in float64 and evaluation mode, after all checks.
 
-    It is on the CPU if the network's device has no float64.
+    Certificates ask this copy alone. It is on the CPU if the network's device has no float64.
     """
     if not isinstance(network, Network):
         raise ValueError(
             "a network must come from build_network or stochastic, which give it a prior, got "
             f"{type(network).__name__}"
         )
-    check_bound_set(x, y, network.task)
+    exact = plain_copy(network)
+    check_bound_set(x, y, exact.task)
     every, labels = (tensor.detach().cpu().numpy() for tensor in sample or (x, y))
     check_sample(every, labels, repeats=repeats)
     network.seal_prior()
-    exact = in_float64(copy.deepcopy(network)).eval()
-    if any(module.training for module in exact.modules()):
+    exact.seal_prior()
+    if any(part.training for _, part in parts_of(exact)):
         raise ValueError(
             "a module stays in training mode after eval(), so its draws are not from Q; "
             "let eval() reach every module"
         )
     kl_by_part(exact)  # refuses parameters that Q does not cover
-    _check_known(exact)
     return exact
 
 
 def beside(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return examples and labels on the device of a network."""
-    return x.to(device_of(network)), y.to(device_of(network))
+    """Return examples and labels as plain tensors on the device of a network."""
+    place = device_of(network)
+    return plain_tensor(x, "x").to(place), plain_tensor(y, "y").to(place)
 
 
 def guessed(theorem: Theorem, guess: float | None) -> dict[str, float]:
@@ -191,18 +191,14 @@ def own_code(body: nn.Module) -> str | None:
     return next(own, None)
 
 
-def _check_known(network: Network) -> None:
-    """Refuse heads, rules and layers that are not the library's: only these draw from Q."""
-    body = network.body
-    layers = [*(body.layers if isinstance(body, Dense) else []), network.layer]
-    strange: list[object] = [layer for layer in layers if type(layer) is not GaussianLinear]
-    strange += [rule for rule in getattr(body, "rules", []) if rule not in FUNCTIONS]
-    strange += [] if network.head in HEADS else [network.head]
-    if strange or type(body) not in get_args(Body):
+def _check_executor(executor: Executor) -> None:
+    """Refuse an executor that is not the library's: its sums would be its own word."""
+    if executor is in_turn:
+        return
+    dealt = type(executor) is partial and executor.func is dask_parts and not executor.args
+    if not dealt or list(getattr(executor, "keywords", ())) != ["scheduler"]:
         raise ValueError(
-            f"{strange[0] if strange else body!r} is not one of the library's own; a certificate "
-            "needs layers, rules and heads that are known to draw from Q, or a body of your own "
-            "as a plain module"
+            f"executor must be in_turn or partial(dask_parts, scheduler=…), got {executor!r}"
         )
 
 

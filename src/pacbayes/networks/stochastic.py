@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
@@ -25,6 +24,7 @@ from pacbayes.networks.gaussian import (
 )
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
+from pacbayes.networks.plain import holds_arrays
 from pacbayes.randomness import aside, seeded
 
 __all__ = ["Start", "draw_order", "stochastic"]
@@ -205,14 +205,5 @@ def _faults(part: nn.Module) -> Iterator[str]:
     if isinstance(part, nn.RNNBase):
         yield "keeps copies of its weights; use cells, such as nn.GRUCell, in a loop"
     own = {k: v for k, v in vars(part).items() if k not in vars(nn.Module())}
-    if stray := [name for name, value in own.items() if _holds_arrays(value)]:
+    if stray := [name for name, value in own.items() if holds_arrays(value)]:
         yield f"holds a tensor {stray[0]} that nothing hashes; make it a parameter or a buffer"
-
-
-def _holds_arrays(value: object) -> bool:
-    """Return whether a value is a tensor or an array, or a container of one."""
-    if isinstance(value, dict):
-        return any(map(_holds_arrays, value.values()))
-    if isinstance(value, list | tuple | set):
-        return any(map(_holds_arrays, value))
-    return isinstance(value, Tensor | np.ndarray)

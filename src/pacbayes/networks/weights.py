@@ -13,7 +13,7 @@ from pacbayes.networks import activations
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.evaluated import Evaluated
-from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.gaussian import gaussians, law_of, log_ratio
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
@@ -103,13 +103,8 @@ def prior_weights(network: Network) -> Weights:
 @torch.no_grad()
 def log_ratios(network: Network, weights: Weights) -> dict[str, float]:
     """Return ln(dQ/dP) of every Gaussian at drawn weights, in float64."""
-    ratios = {}
-    for name, g in sorted(gaussians(network).items()):
-        w, s, s0 = weights[name], wide(g.log_scale), wide(g.prior_log_scale)
-        far = (w - wide(g.prior_mean)) * (-s0).exp()
-        near = (w - wide(g.mean)) * (-s).exp()
-        ratios[name] = (0.5 * (far.square() - near.square()) + s0 - s).sum().item()
-    return ratios
+    every = sorted(gaussians(network).items())
+    return {name: log_ratio(law_of(g), weights[name]).item() for name, g in every}
 
 
 @torch.no_grad()
