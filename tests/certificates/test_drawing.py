@@ -9,7 +9,7 @@ from pacbayes.certificates import drawing
 from pacbayes.certificates.drawing import needed_draws, planned_draws, wanted_term
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.parts import in_turn
-from pacbayes.networks.risk import EmpiricalRisk
+from pacbayes.networks.risk import EmpiricalRisk, keyed_risk
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from pacbayes import bounds
@@ -25,12 +26,19 @@ from pacbayes.data.sample import check_sample
 from pacbayes.devices import device_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
-from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part, parts_of
+from pacbayes.networks.gaussian import (
+    digest_outside,
+    gaussians,
+    has_state_outside,
+    kl_by_part,
+    parts_of,
+)
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
 from pacbayes.networks.parts import Executor, in_turn
 from pacbayes.networks.plain import plain_copy, plain_tensor
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
+from pacbayes.networks.stochastic import drawn_means
 
 __all__ = ["assumed", "beside", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
 
@@ -150,8 +158,9 @@ def checked_copy(
     check_bound_set(x, y, exact.task)
     every, labels = (tensor.detach().cpu().numpy() for tensor in sample or (x, y))
     check_sample(every, labels, repeats=repeats)
-    network.seal_prior()
     exact.seal_prior()
+    network._sealed = exact._sealed
+    _check_seed(exact)
     if any(part.training for _, part in parts_of(exact)):
         raise ValueError(
             "a module stays in training mode after eval(), so its draws are not from Q; "
@@ -159,6 +168,14 @@ def checked_copy(
         )
     kl_by_part(exact)  # refuses parameters that Q does not cover
     return exact
+
+
+def _check_seed(network: Network) -> None:
+    """Refuse a prior whose means are not those that its seed, which pays for it, draws."""
+    seed, every = network.prior_seed, gaussians(network)
+    means = {} if seed is None else drawn_means(network, seed)
+    if any(not torch.equal(every[k].prior_mean.cpu(), mean.double()) for k, mean in means.items()):
+        raise ValueError(f"seed {seed} does not draw this prior; name the seed that did")
 
 
 def beside(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,6 +191,8 @@ def guessed(theorem: Theorem, guess: float | None) -> dict[str, float]:
 
 def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> Assumptions:
     """Return the assumptions of a certificate, with what the network itself shows."""
+    if type(given) not in (Assumptions, type(None)):
+        raise ValueError(f"assumptions must be Assumptions, got {type(given).__name__}")
     return replace(
         given or Assumptions(),
         repeats=repeats if given is None else given.repeats,

@@ -108,8 +108,8 @@ def certify_outputs(
         raise ValueError(f"need an OutputNetwork, got {type(network).__name__}")
     exact = plain_copy(network)
     _check(exact, x, y, repeats=repeats)
-    network.seal_prior()
     exact.seal_prior()
+    network._sealed = exact._sealed
     x, y = beside(exact, x, y)
     parts, activation = kl_by_part(exact), exact.activation
     freshness = exact.body.freshness

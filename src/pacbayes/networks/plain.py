@@ -89,7 +89,7 @@ def _check_classes() -> None:
     for own, methods in _AS_IMPORTED.items():
         now = _methods(own)
         for name in now.keys() | methods.keys():
-            if now.get(name) != methods.get(name):
+            if now.get(name) is not methods.get(name):
                 raise _fault(f"{own.__name__}.{name} was changed after it was imported")
     if FUNCTIONS != _FUNCTIONS:
         raise _fault("the table of activations was changed after it was imported")
