@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -35,7 +35,7 @@ from pacbayes.networks.gaussian import (
 )
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
-from pacbayes.networks.parts import Executor, in_turn
+from pacbayes.networks.parts import Executor, Part, Sums, Work, in_turn
 from pacbayes.networks.plain import plain_copy, plain_tensor
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 from pacbayes.networks.stochastic import drawn_means
@@ -57,6 +57,7 @@ def certify(
     samples: int | Literal["auto"] | None = 100,
     seconds: float = SECONDS,
     executor: Executor = in_turn,
+    follow: Callable[[int, int], None] | None = None,
     priors: int = 1,
     guess: float | None = None,
     repeats: bool = False,
@@ -82,6 +83,7 @@ def certify(
         seconds: time for draws that a batch shares, if samples is "auto".
         executor: computes the parts of a sampled risk, by default one after the other here; with
             `partial(dask_parts, scheduler=…)` the workers of a cluster do, with the same bits.
+        follow: is told after every part how many of how many are done.
         priors: how many priors were tried on the bound set, this one included, each of them fixed
             in advance; all are paid for, so that the best may be chosen.
         guess: the risk expected on the bound set, found without it (see `prior_error`), for
@@ -98,7 +100,7 @@ def certify(
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-    _check_executor(executor)
+    executor = _followed(executor, follow)
     exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
     x, y = beside(exact, x, y)
     sampled = samples is not None and exact.body.freshness != "exact"
@@ -210,15 +212,22 @@ def own_code(body: nn.Module) -> str | None:
     return next(own, None)
 
 
-def _check_executor(executor: Executor) -> None:
-    """Refuse an executor that is not the library's: its sums would be its own word."""
-    if executor is in_turn:
-        return
+def _followed(executor: Executor, follow: Callable[[int, int], None] | None) -> Executor:
+    """Return the executor; refuse one that is not the library's, whose sums are its own word."""
     dealt = type(executor) is partial and executor.func is dask_parts and not executor.args
-    if not dealt or list(getattr(executor, "keywords", ())) != ["scheduler"]:
+    if executor is not in_turn and not dealt:
         raise ValueError(
             f"executor must be in_turn or partial(dask_parts, scheduler=…), got {executor!r}"
         )
+    if follow is None:
+        return executor
+
+    def each(work: Work, x: Tensor, y: Tensor, parts: Sequence[Part]) -> Iterator[Sums]:
+        for done, sums in enumerate(executor(work, x, y, parts), 1):
+            follow(done, len(parts))
+            yield sums
+
+    return each
 
 
 def _evidence(
