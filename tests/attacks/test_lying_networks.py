@@ -34,6 +34,7 @@ from pacbayes.networks.expectations import ACTIVATIONS, OutputActivation, Strip
 from pacbayes.networks.gaussian import gaussians, kl
 from pacbayes.networks.outputs import OutputNetwork
 from pacbayes.networks.parts import Sums, in_turn
+from pacbayes.networks.weights import log_ratios
 
 NONE = torch.zeros((), dtype=torch.float64)
 ISSUERS = {
@@ -384,11 +385,30 @@ class Forgets(Own):
     """Forgets in copies what its weights are worth."""
 
     def __deepcopy__(self, memo):
-        made = Own()
+        made = Forgets()
         with torch.no_grad():
             for name, g in gaussians(made).items():
                 g.mean.copy_(gaussians(self)[name].prior_mean)
         return made
+
+
+class Converts(Own):
+    """Forgets them when it is converted."""
+
+    def _apply(self, fn, *args):
+        super()._apply(fn, *args)
+        with torch.no_grad():
+            for g in gaussians(self).values():
+                g.mean.copy_(g.prior_mean)
+        return self
+
+
+class Reclasses(Own):
+    """Changes a class when it goes to evaluation mode."""
+
+    def train(self, mode=True):
+        self.inner.weight.__class__ = NoKl
+        return super().train(mode)
 
 
 def body_of(network):
@@ -424,6 +444,16 @@ OF_MODULES = {
         sampled,
         lambda n: setattr(body_of(n), "__class__", Forgets),
         "copies itself with other Gaussian weights",
+    ),
+    "forgetting when converted": (
+        sampled,
+        lambda n: setattr(body_of(n), "__class__", Converts),
+        "copies itself with other Gaussian weights",
+    ),
+    "another class in evaluation mode": (
+        sampled,
+        lambda n: setattr(body_of(n), "__class__", Reclasses),
+        r"body\.module\.inner\.weight \(NoKl\)",
     ),
     "shared": (
         sampled,
@@ -611,6 +641,37 @@ def test_examples_and_labels_are_plain_tensors(which, data):
     for issue in ISSUERS.values():
         with pytest.raises(ValueError, match=f"{'xy'[which]} is a LyingTensor"):
             issue(dense(), *given)
+
+
+class Writes(nn.Module):
+    """Writes on the weights that it is evaluated at."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x):
+        a = self.inner(x)
+        self.inner.weight.data.mul_(1.0 - 1e-12)
+        return a
+
+
+def test_a_module_that_writes_on_a_kept_network_does_not_change_it(data):
+    module = nn.Sequential(Writes(), nn.ReLU(), nn.Linear(3, 1))
+    network = stochastic(module, seed=0)
+    kept = certify_drawn(network, *data)[1]
+    again = log_ratios(network, kept.weights)
+    assert again == kept.log_ratio
+
+
+def test_a_seed_is_a_whole_number(data):
+    network = build_network(Settings(widths=(3,)), 4)
+    network._drawn_by = (
+        type("Cheap", (int,), {"__add__": lambda s, o: 0})(0),
+        network._drawn_by[1],
+    )
+    with pytest.raises(ValueError, match="whole number, got Cheap"):
+        certify(network, *data, samples=2)
 
 
 class Silent(Assumptions):

@@ -175,6 +175,8 @@ def checked_copy(
 def _check_seed(network: Network) -> None:
     """Refuse a prior whose means are not those that its seed, which pays for it, draws."""
     seed, every = network.prior_seed, gaussians(network)
+    if type(seed) not in (int, type(None)):
+        raise ValueError(f"the seed of a prior must be a whole number, got {type(seed).__name__}")
     means = {} if seed is None else drawn_means(network, seed)
     if any(not torch.equal(every[k].prior_mean.cpu(), mean.double()) for k, mean in means.items()):
         raise ValueError(f"seed {seed} does not draw this prior; name the seed that did")

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pacbayes.data.tasks import Binary, Classes
-from pacbayes.devices import in_float64
+from pacbayes.data.tasks import Binary, Classes, Task
+from pacbayes.devices import in_float64, wide
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense, Deterministic, Sampled
 from pacbayes.networks.evaluated import Evaluated, place
@@ -39,7 +39,7 @@ _Network = TypeVar("_Network", Network, OutputNetwork)
 _OWN = (
     *(Network, OutputNetwork, GaussianLinear, Gaussian),
     *(Dense, Deterministic, Sampled, Evaluated),
-    *(Binary, Classes, OutputActivation, Strip),
+    *(Task, Binary, Classes, OutputActivation, Strip),
 )
 _ADVICE = (
     "own posteriors cannot be certified yet: use the library's Gaussian layers and bodies as they "
@@ -71,17 +71,20 @@ def plain_copy(network: _Network) -> _Network:
     _check_classes()
     kind = OutputNetwork if type(network) is OutputNetwork else Network
     state = _state(network, kind, "the network")
-    gaussians(network)  # refuses one with two names
+    given = gaussians(network)  # refuses one with two names
     parts = state["_modules"]
     body, layer = _body(parts.get("body")), _layer(parts.get("layer"), "layer")
     if kind is OutputNetwork:
-        made: Any = OutputNetwork(body, layer, _activation(state["activation"]))
+        made: Any = OutputNetwork(body, layer, _activation(state.get("activation")))
     else:
-        made = Network(body, layer, _known(state["head"], HEADS, "the head"))
-        made._drawn_by = state["_drawn_by"]
-    made._sealed = state["_sealed"]
+        made = Network(body, layer, _known(state.get("head"), HEADS, "the head"))
+        made._drawn_by = state.get("_drawn_by")
+    made._sealed = state.get("_sealed")
     _compare(network, made, "")
     exact: _Network = in_float64(made).eval()
+    if isinstance(exact.body, Deterministic | Sampled | Evaluated):
+        _check_own(exact.body.module)  # it was copied and converted by its own methods
+        _check_same(given, gaussians(exact))
     return exact
 
 
@@ -111,7 +114,7 @@ def _body(part: object) -> Body:
     if type(part) is Dense:
         state = _state(part, Dense, "body")
         layers = _state(state["_modules"].get("layers"), nn.ModuleList, "body.layers")["_modules"]
-        rules = [_known(rule, FUNCTIONS, "a rule of the body") for rule in state["rules"]]
+        rules = [_known(rule, FUNCTIONS, "a rule of the body") for rule in state.get("rules", [])]
         return Dense([_layer(layer, f"body.layers.{i}") for i, layer in layers.items()], rules)
     if type(part) is Evaluated:
         return _evaluated(part)
@@ -130,9 +133,10 @@ def _evaluated(body: Evaluated) -> Evaluated:
     made.posterior = nn.Module()
     for name, g in gaussians(_posterior(parts.get("posterior"))).items():
         place(made.posterior, name, _gaussian(g, f"body.posterior.{name}"))
-    made.places = {str(k): [str(at) for at in names] for k, names in vars(body)["places"].items()}
-    if vars(body)["places"] != made.places or set(made.places) != set(gaussians(made.posterior)):
+    places = vars(body).get("places")
+    if type(places) is not dict or set(places) != set(gaussians(made.posterior)):
         raise _fault("body.places was changed")
+    made.places = {name: list(every) for name, every in places.items()}
     return made
 
 
@@ -190,17 +194,17 @@ def _copied(module: object) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise _fault(f"body.module ({type(module).__name__}) is not a module")
     _check_own(module)
-    copied = copy.deepcopy(module)
-    _check_own(copied)
-    before, after = (
-        [(name, t) for name, g in gaussians(m).items() for t in law_of(g)] for m in (module, copied)
-    )
-    same = [name for name, _ in before] == [name for name, _ in after]
-    if not same or not all(torch.equal(t, u) for (_, t), (_, u) in zip(before, after, strict=True)):
-        raise _fault(
-            f"body.module ({type(module).__name__}) copies itself with other Gaussian weights"
-        )
-    return copied
+    return copy.deepcopy(module)
+
+
+def _check_same(given: dict[str, Gaussian], copied: dict[str, Gaussian]) -> None:
+    """Refuse a module whose copy has other weights than it has itself."""
+    pairs = [(g, copied[name]) for name, g in given.items() if name in copied]
+    every = [(wide(a), b) for g, h in pairs for a, b in zip(law_of(g), law_of(h), strict=True)]
+    if not given.keys() == copied.keys() or not all(
+        torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in every
+    ):
+        raise _fault("body.module copies itself with other Gaussian weights")
 
 
 def _check_own(module: nn.Module) -> None:
