@@ -9,7 +9,7 @@ from pacbayes.certificates import drawing
 from pacbayes.certificates.drawing import needed_draws, planned_draws, wanted_term
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.parts import in_turn
-from pacbayes.networks.risk import EmpiricalRisk
+from pacbayes.networks.risk import EmpiricalRisk, keyed_risk
 
 
 @pytest.fixture
@@ -77,5 +77,5 @@ def test_an_executor_has_the_parts_in_order(network, examples):
         seen.extend(part.stop - part.start for part in parts)
         return in_turn(work, x, y, parts)
 
-    certify(network, *examples, samples=2, executor=executor)
+    keyed_risk(network.double().eval(), *examples, 2, b"key", executor=executor)
     assert seen == [64, 64, 64, 64, 44]

@@ -1,12 +1,14 @@
 """The command line as a user meets it: results, one-line errors, exit codes."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pacbayes import __version__
 from pacbayes.bounds import percent_up
+from pacbayes.runs import open_run
 
 CLAIMED = " (training risk taken as claimed; use --full to measure it)."
 SMALL = (
@@ -639,6 +641,40 @@ def test_several_prior_scales_are_several_runs_of_which_the_best_is_named(run_cl
     assert drawn.startswith("Verified, certificate-drawn.json: at most ")
     assert drawn.endswith(" error with probability 0.95.")
     assert sampled.endswith("0.95 (training risk taken as claimed; use --full to measure it).")
+
+
+def test_a_folder_of_several_prior_scales_stands_for_the_best_of_them(run_cli, csv, tmp_path):
+    whole = tmp_path / "run"
+    arguments = ("train", "--dataset", csv, "--out", whole, *SMALL, "--prior-fraction", "0.5")
+    out = run_cli(*arguments, "--prior-scale", "0.3,1")[1]
+    best = Path(out.rsplit(" ", 1)[-1].strip())
+    histories = [json.loads((run / "history.json").read_text()) for run in whole.glob("scale-*")]
+    bounds = [min(e["bound"] for e in history) for history in histories]
+    own = json.loads((best / "history.json").read_text())
+    assert min(e["bound"] for e in own) == min(bounds) < max(bounds)
+    said = f"{whole} has 2 prior scales; the best of them is {best}"
+    for command in (
+        ("certify", whole),
+        ("verify", whole),
+        ("predict", whole, csv),
+        ("report", whole),
+        ("plot", whole, "--out", tmp_path / "plot.png"),
+        ("export", whole, "--out", tmp_path / "n.pt2", "--format", "torch"),
+    ):
+        code, _, err = run_cli(*command)
+        assert (code, said in err) == (0, True), err
+    assert (best / "certificate-fixed.json").exists() or (best / "certificate-drawn.json").exists()
+    assert (best / "report.html").exists()
+    assert not any(path.is_file() for path in whole.iterdir())
+    with pytest.raises(ValueError, match=r"no run\.json; its runs are .*scale-0\.3, .*scale-1"):
+        open_run(whole)
+    (whole / "scale-1" / "posterior.safetensors").unlink()
+    code, _, err = run_cli("certify", whole)
+    assert code == 2
+    assert err == (
+        f"error: {whole / 'scale-1'} is not fully trained; run the same train command to resume "
+        "it\n"
+    )
 
 
 def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_path):

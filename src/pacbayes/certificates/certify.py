@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from pacbayes import bounds
@@ -18,21 +19,26 @@ from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.drawing import SECONDS, planned_draws
+from pacbayes.certificates.executors import dask_parts
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
-from pacbayes.devices import device_of, in_float64
+from pacbayes.devices import device_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
-from pacbayes.networks.activations import FUNCTIONS
-from pacbayes.networks.bodies import Body, Dense
-from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
-from pacbayes.networks.heads import HEADS
+from pacbayes.networks.gaussian import (
+    digest_outside,
+    gaussians,
+    has_state_outside,
+    kl_by_part,
+    parts_of,
+)
 from pacbayes.networks.keys import draws_key
-from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.networks.parts import Executor, in_turn
+from pacbayes.networks.parts import Executor, Part, Sums, Work, in_turn
+from pacbayes.networks.plain import plain_copy, plain_tensor
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
+from pacbayes.networks.stochastic import drawn_means
 
 __all__ = ["assumed", "beside", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
 
@@ -51,6 +57,7 @@ def certify(
     samples: int | Literal["auto"] | None = 100,
     seconds: float = SECONDS,
     executor: Executor = in_turn,
+    follow: Callable[[int, int], None] | None = None,
     priors: int = 1,
     guess: float | None = None,
     repeats: bool = False,
@@ -75,7 +82,8 @@ def certify(
             shares its draws it is what a term of 0.05 points, or 1 % of the risk, needs.
         seconds: time for draws that a batch shares, if samples is "auto".
         executor: computes the parts of a sampled risk, by default one after the other here; with
-            `dask_parts` the workers of a cluster do, with the same bits.
+            `partial(dask_parts, scheduler=…)` the workers of a cluster do, with the same bits.
+        follow: is told after every part how many of how many are done.
         priors: how many priors were tried on the bound set, this one included, each of them fixed
             in advance; all are paid for, so that the best may be chosen.
         guess: the risk expected on the bound set, found without it (see `prior_error`), for
@@ -92,15 +100,16 @@ def certify(
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    executor = _followed(executor, follow)
     exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
     x, y = beside(exact, x, y)
-    sampled = samples is not None and network.body.freshness != "exact"
+    sampled = samples is not None and exact.body.freshness != "exact"
     best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
     theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
-    ledger = _ledger(delta, theorems, priors, network.prior_seed, sampled=sampled)
-    key = draws_key(network, x, y)
+    ledger = _ledger(delta, theorems, priors, exact.prior_seed, sampled=sampled)
+    key = draws_key(exact, x, y)
     if samples == "auto":
-        shared = network.body.freshness == "per-batch"
+        shared = exact.body.freshness == "per-batch"
         part = ledger["monte-carlo"] if sampled else delta
         samples = planned_draws(exact, x, y, key, part, seconds) if shared else 100
     measured = (
@@ -122,7 +131,7 @@ def certify(
             ledger,
             _part(theorem, theorems),
             keywords=guessed(theorem, guess),
-            assumptions=assumed(network, assumptions, repeats=repeats),
+            assumptions=assumed(exact, assumptions, repeats=repeats),
             provenance=provenance,
         )
         for theorem in theorems
@@ -138,33 +147,45 @@ def checked_copy(
     repeats: bool,
     sample: tuple[Tensor, Tensor] | None = None,
 ) -> Network:
-    """Return the network in float64 and evaluation mode, after all checks.
+    """Return a plain copy of the network in float64 and evaluation mode, after all checks.
 
-    It is on the CPU if the network's device has no float64.
+    Certificates ask this copy alone. It is on the CPU if the network's device has no float64.
     """
     if not isinstance(network, Network):
         raise ValueError(
             "a network must come from build_network or stochastic, which give it a prior, got "
             f"{type(network).__name__}"
         )
-    check_bound_set(x, y, network.task)
+    exact = plain_copy(network)
+    check_bound_set(x, y, exact.task)
     every, labels = (tensor.detach().cpu().numpy() for tensor in sample or (x, y))
     check_sample(every, labels, repeats=repeats)
-    network.seal_prior()
-    exact = in_float64(copy.deepcopy(network)).eval()
-    if any(module.training for module in exact.modules()):
+    exact.seal_prior()
+    network._sealed = exact._sealed
+    _check_seed(exact)
+    if any(part.training for _, part in parts_of(exact)):
         raise ValueError(
             "a module stays in training mode after eval(), so its draws are not from Q; "
             "let eval() reach every module"
         )
     kl_by_part(exact)  # refuses parameters that Q does not cover
-    _check_known(exact)
     return exact
 
 
+def _check_seed(network: Network) -> None:
+    """Refuse a prior whose means are not those that its seed, which pays for it, draws."""
+    seed, every = network.prior_seed, gaussians(network)
+    if type(seed) not in (int, type(None)):
+        raise ValueError(f"the seed of a prior must be a whole number, got {type(seed).__name__}")
+    means = {} if seed is None else drawn_means(network, seed)
+    if any(not torch.equal(every[k].prior_mean.cpu(), mean.double()) for k, mean in means.items()):
+        raise ValueError(f"seed {seed} does not draw this prior; name the seed that did")
+
+
 def beside(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return examples and labels on the device of a network."""
-    return x.to(device_of(network)), y.to(device_of(network))
+    """Return examples and labels as plain tensors on the device of a network."""
+    place = device_of(network)
+    return plain_tensor(x, "x").to(place), plain_tensor(y, "y").to(place)
 
 
 def guessed(theorem: Theorem, guess: float | None) -> dict[str, float]:
@@ -174,6 +195,8 @@ def guessed(theorem: Theorem, guess: float | None) -> dict[str, float]:
 
 def assumed(network: Network, given: Assumptions | None, *, repeats: bool) -> Assumptions:
     """Return the assumptions of a certificate, with what the network itself shows."""
+    if type(given) not in (Assumptions, type(None)):
+        raise ValueError(f"assumptions must be Assumptions, got {type(given).__name__}")
     return replace(
         given or Assumptions(),
         repeats=repeats if given is None else given.repeats,
@@ -191,19 +214,22 @@ def own_code(body: nn.Module) -> str | None:
     return next(own, None)
 
 
-def _check_known(network: Network) -> None:
-    """Refuse heads, rules and layers that are not the library's: only these draw from Q."""
-    body = network.body
-    layers = [*(body.layers if isinstance(body, Dense) else []), network.layer]
-    strange: list[object] = [layer for layer in layers if type(layer) is not GaussianLinear]
-    strange += [rule for rule in getattr(body, "rules", []) if rule not in FUNCTIONS]
-    strange += [] if network.head in HEADS else [network.head]
-    if strange or type(body) not in get_args(Body):
+def _followed(executor: Executor, follow: Callable[[int, int], None] | None) -> Executor:
+    """Return the executor; refuse one that is not the library's, whose sums are its own word."""
+    dealt = type(executor) is partial and executor.func is dask_parts and not executor.args
+    if executor is not in_turn and not dealt:
         raise ValueError(
-            f"{strange[0] if strange else body!r} is not one of the library's own; a certificate "
-            "needs layers, rules and heads that are known to draw from Q, or a body of your own "
-            "as a plain module"
+            f"executor must be in_turn or partial(dask_parts, scheduler=…), got {executor!r}"
         )
+    if follow is None:
+        return executor
+
+    def each(work: Work, x: Tensor, y: Tensor, parts: Sequence[Part]) -> Iterator[Sums]:
+        for done, sums in enumerate(executor(work, x, y, parts), 1):
+            follow(done, len(parts))
+            yield sums
+
+    return each
 
 
 def _evidence(

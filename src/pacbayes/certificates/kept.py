@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
-from pacbayes.devices import CPU, device_of, in_float64
+from pacbayes.devices import CPU, device_of
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
+from pacbayes.networks.plain import plain_copy
 from pacbayes.networks.risk import EmpiricalRisk
 from pacbayes.networks.weights import (
     DrawnNetwork,
@@ -115,15 +115,14 @@ def certify_network(
     drawn, kept = issuer.drawn(theorem, disintegrated, networks, guess)
     if drawn.bound < fixed.bound:
         return drawn, kept.weights
-    return fixed, prior_weights(network)
+    return fixed, prior_weights(issuer.exact)
 
 
 @dataclass(frozen=True)
 class _Issuer:
     """A checked network with its bound set, and a ledger to spend."""
 
-    network: Network
-    exact: Network  # the same in float64
+    exact: Network  # a plain copy in float64
     x: Tensor
     y: Tensor
     ledger: Ledger
@@ -146,21 +145,21 @@ class _Issuer:
         provenance: Mapping[str, Any] | None = None,
         groups: Tensor | None = None,
     ) -> _Issuer:
-        if not isinstance(network.body, Dense | Deterministic | Evaluated):
-            raise ValueError(
-                "only a dense network, a last layer on a fixed body, or a network made by "
-                f"stochastic() can be drawn and kept; got a body {type(network.body).__name__}"
-            )
         if priors < 1:
             raise ValueError(f"priors must be at least 1, got {priors}")
         exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
-        ledger = for_seed(delta, network.prior_seed, lambda own: _ledger(own, shares, priors))
-        assumptions = assumed(network, assumptions, repeats=repeats)
+        if not isinstance(exact.body, Dense | Deterministic | Evaluated):
+            raise ValueError(
+                "only a dense network, a last layer on a fixed body, or a network made by "
+                f"stochastic() can be drawn and kept; got a body {type(exact.body).__name__}"
+            )
+        ledger = for_seed(delta, exact.prior_seed, lambda own: _ledger(own, shares, priors))
+        assumptions = assumed(exact, assumptions, repeats=repeats)
         shown = {"assumptions": assumptions, "provenance": provenance}
-        return cls(network, exact, *beside(exact, x, y), ledger, shown, groups)
+        return cls(exact, *beside(exact, x, y), ledger, shown, groups)
 
     def fixed(self, part: str) -> Certificate:
-        evidence = _evidence(self._risk(prior_weights(self.network)), {})
+        evidence = _evidence(self._risk(prior_weights(self.exact)), {})
         theorem = THEOREMS["held-out" if self.groups is None else "held-out-mean"]
         return issue(theorem, evidence, self.ledger, part, **self.shown)
 
@@ -181,7 +180,7 @@ class _Issuer:
     ) -> tuple[Certificate, DrawnNetwork]:
         if networks < 1:
             raise ValueError(f"networks must be at least 1, got {networks}")
-        key = draws_key(self.network, self.x, self.y)
+        key = draws_key(self.exact, self.x, self.y)
         fixed = {"networks": networks, **guessed(theorem, guess)}
         found = [self._drawn(theorem, key, number, part, fixed) for number in range(networks)]
         return min(found, key=lambda pair: pair[0].bound)
@@ -210,9 +209,10 @@ def prior_error(network: Network, x: Tensor, y: Tensor, index: Tensor | None = N
     Args:
         index: of these examples among x and y, if not all of them are.
     """
-    exact, weights = in_float64(copy.deepcopy(network)).eval(), prior_weights(network)
+    exact = plain_copy(network)
+    weights = prior_weights(exact)
     index = torch.arange(len(x), device=CPU) if index is None else index
-    place, parts = device_of(network), index.split(_BLOCK)
+    place, parts = device_of(exact), index.split(_BLOCK)
     errors = (count_errors(exact, weights, x[i].to(place), y[i].to(place)) for i in parts)
     return sum(errors) / len(index)
 

@@ -7,7 +7,6 @@ that is the loss of the mean output F_Q(x) = E_Q f_θ(x); if ℓ is convex, the 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,11 +23,11 @@ from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import beside, for_seed, own_code
 from pacbayes.data.checks import all_finite
 from pacbayes.data.sample import check_sample
-from pacbayes.devices import in_float64
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
 from pacbayes.networks.keys import outputs_key
 from pacbayes.networks.outputs import OutputNetwork
+from pacbayes.networks.plain import plain_copy
 from pacbayes.networks.risk import keyed_mean
 
 __all__ = ["LOSSES", "LossName", "OutputLoss", "certify_outputs"]
@@ -105,8 +104,13 @@ def certify_outputs(
     """
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
-    _check(network, x, y, repeats=repeats)
-    exact = in_float64(copy.deepcopy(network)).eval()
+    if not isinstance(network, OutputNetwork):
+        raise ValueError(f"need an OutputNetwork, got {type(network).__name__}")
+    exact = plain_copy(network)
+    _check(exact, x, y, repeats=repeats)
+    exact.seal_prior()
+    network._sealed = exact._sealed
+    x, y = beside(exact, x, y)
     parts, activation = kl_by_part(exact), exact.activation
     freshness = exact.body.freshness
 
@@ -114,7 +118,7 @@ def certify_outputs(
         mean, deviation = exact.moments_with(inputs.double(), T, generator)
         return expected_losses(activation, loss, mean, deviation, labels.double())
 
-    risk = keyed_mean(losses, *beside(exact, x, y), samples, outputs_key(network, x, y), freshness)
+    risk = keyed_mean(losses, x, y, samples, outputs_key(exact, x, y), freshness)
     sampled = freshness != "exact"
     halves = ("pac-bayes", *(["monte-carlo"] if sampled else []))
     ledger = for_seed(delta, prior_seed, lambda own: Ledger.equal(own, *halves))
@@ -132,9 +136,9 @@ def certify_outputs(
         monte_carlo="kl-chernoff" if sampled else None,
         quadrature=(None, slack - _ROUNDING),
     )
-    state = digest_outside(network) if has_state_outside(network) else None
+    state = digest_outside(exact) if has_state_outside(exact) else None
     assumptions = Assumptions(
-        repeats=repeats, prior_seed=prior_seed, body_sha256=state, code=own_code(network.body)
+        repeats=repeats, prior_seed=prior_seed, body_sha256=state, code=own_code(exact.body)
     )
     certificate = issue(
         THEOREMS["small-kl"], evidence, ledger, "pac-bayes", assumptions=assumptions
@@ -156,4 +160,3 @@ def _check(network: OutputNetwork, x: Tensor, y: Tensor, *, repeats: bool) -> No
         raise ValueError("every feature must be a finite number; got NaN or infinity")
     _, index = np.unique(y.detach().cpu().numpy(), axis=0, return_inverse=True)
     check_sample(x.detach().cpu().numpy(), index.reshape(-1), repeats=repeats)
-    network.seal_prior()

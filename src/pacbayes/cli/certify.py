@@ -138,7 +138,7 @@ def certify(
     examples = opened.load_data(data, test_data)
     issue = runs.certify_classes if per_class else runs.certify_run
     parts = partial(dask_parts, scheduler=scheduler) if scheduler else in_turn
-    drawing = {"executor": progress.followed(parts)} | given({"seconds": seconds})
+    drawing = {"executor": parts, "follow": progress.parts_done()} | given({"seconds": seconds})
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
         issued = issue(
             opened,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from pacbayes.cli.console import remark
 
 __all__ = ["by_kind"]
 
@@ -15,21 +18,26 @@ Command = Callable[..., None]
 # Where the commands are that work on saved classifiers or make them.
 _COMMANDS = ("certify", "verify", "predict", "report", "export")
 _HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
+_RUNS_ALONE = ("plot",)  # of the commands that take a folder
 
 
 def by_kind(command: Command) -> Command:
     """Return a command that also takes saved classifiers, or trains other models than networks.
 
-    Options that the other kind does not have are refused if they were given.
+    Options that the other kind does not have are refused if they were given. A folder of a run for
+    each prior scale stands for the best of them.
     """
-    home = _HOMES.get(command.__name__)
-    if home is None:
+    home = _HOMES.get(command.__name__, "")
+    if not home and command.__name__ not in _RUNS_ALONE:
         return command
     parameters = inspect.signature(command).parameters
+    first = next(iter(parameters))
 
     @functools.wraps(command)
     def chosen(**values: Any) -> None:
-        whom = _other_kind(values, next(iter(parameters)))
+        if "model" not in values:
+            values[first] = _best_of_scales(Path(values[first]))
+        whom = _other_kind(values, first) if home else None
         if whom is None:
             command(**values)
             return
@@ -48,6 +56,30 @@ def _other_kind(values: dict[str, Any], first: str) -> str | None:
     if "model" in values:
         return None if values["model"] == "network" else f"--model {values['model']}"
     return f"{values[first]}, a classifier" if _is_classifier(Path(values[first])) else None
+
+
+def _best_of_scales(folder: Path) -> Path:
+    """Return a folder; if it has a run for each prior scale instead, the one that train names.
+
+    Every certificate of such a run pays for all scales, so that the best may be chosen.
+    """
+    runs = [path.parent for path in sorted(folder.glob("scale-*/run.json"))]
+    if not runs or (folder / "run.json").exists():
+        return folder
+    for run in runs:
+        if not (run / "posterior.safetensors").exists():
+            raise ValueError(f"{run} is not fully trained; run the same train command to resume it")
+    best = min(runs, key=_least_bound)
+    remark(f"{folder} has {len(runs)} prior scales; the best of them is {best}")
+    return best
+
+
+def _least_bound(run: Path) -> float:
+    path = run / "history.json"
+    try:
+        return min(float(evaluation["bound"]) for evaluation in json.loads(path.read_bytes()))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged: {error}; restore it from a copy") from error
 
 
 def _option(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,14 +14,11 @@ from pacbayes.bounds import percent_up
 from pacbayes.cli.console import duration
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pacbayes.networks.parts import Executor, Part, Sums, Work
     from pacbayes.runs.folder import Run
     from pacbayes.settings import Settings
     from pacbayes.training.loop import Evaluation, Progress
 
-__all__ = ["followed", "show_prior", "show_training"]
+__all__ = ["parts_done", "show_prior", "show_training"]
 
 _SOON = 10.0  # seconds between lines on the draws of a certificate
 _SILENCE = 30.0  # seconds without output after which a line is printed if there is no bar
@@ -44,17 +41,16 @@ def show_prior(steps: Iterable[Progress], settings: Settings, *, quiet: bool) ->
     display.follow(steps)
 
 
-def followed(executor: Executor) -> Executor:
-    """Let an executor compute a certificate's parts, and say every while how many are done."""
+def parts_done() -> Callable[[int, int], None]:
+    """Return what says every while how many parts of a certificate are done."""
+    started = spoke = time.monotonic()
 
-    def follow(work: Work, x: Tensor, y: Tensor, parts: Sequence[Part]) -> Iterator[Sums]:
-        started = spoke = time.monotonic()
-        for done, sums in enumerate(executor(work, x, y, parts), 1):
-            if time.monotonic() - spoke > _SOON and done < len(parts):
-                left = duration((time.monotonic() - started) * (len(parts) - done) / done)
-                _console(quiet=False).print(f"part {done} of {len(parts)}, {left} left")
-                spoke = time.monotonic()
-            yield sums
+    def follow(done: int, parts: int) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke > _SOON and done < parts:
+            left = duration((time.monotonic() - started) * (parts - done) / done)
+            _console(quiet=False).print(f"part {done} of {parts}, {left} left")
+            spoke = time.monotonic()
 
     return follow
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import get_args
 
 import torch
@@ -10,9 +11,8 @@ from torch import Tensor
 
 from pacbayes.choices import Estimator
 from pacbayes.networks import heads
-from pacbayes.networks.architecture import dense_network
-from pacbayes.networks.bodies import Dense
-from pacbayes.networks.draws import Draw, estimate
+from pacbayes.networks.architecture import ESTIMATORS_OF_MANY, DenseArchitecture
+from pacbayes.networks.draws import Draw, estimate, leave_one_out
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import draw_weights
 
@@ -33,6 +33,8 @@ def output_variances(
 
     The paper's propositions: the second is never above the first.
     """
+    if network.outputs > 1:
+        raise ValueError(f"a sampled sign needs 2 classes, got {network.classes}")
     kept, found = network.head, {}
     try:
         for name, head in (("sampled", heads.sampled), ("aggregated", heads.aggregated)):
@@ -51,23 +53,36 @@ def _output_variance(network: Network, x: Tensor, T: int, repeats: int) -> float
 def gradient_variances(
     network: Network, x: Tensor, y: Tensor, samples: Sequence[int], repeats: int = 100
 ) -> dict[str, list[float]]:
-    """Total variance of the gradient of the linear loss of a sign network, by estimator and T.
+    """Total variance of the gradient of the linear loss of a network, by estimator and T.
 
-    Straight-through is also biased; this is its variance alone. NaN where T is too small.
+    Of sign units, by the estimators that there are for its classes; relu and sigmoid are pathwise,
+    and with two classes REINFORCE is there too. Straight-through is also biased; this is its
+    variance alone. NaN where T is too small.
     """
+    own = network.architecture
+    if own is None or not own.widths or not own.describes(network):
+        raise ValueError(
+            "gradients are compared for networks with hidden layers as dense_network builds them, "
+            f"unchanged; got a body {type(network.body).__name__}"
+        )
     found: dict[str, list[float]] = {}
-    state = network.state_dict()
-    widths = [state[f"body.layers.{i}.bias.mean"].numel() for i in range(_depth(network))]
-    for estimator in ESTIMATORS:
-        same = dense_network(x.shape[1], widths, "sign", estimator=estimator)
-        same.load_state_dict(state)
+    for name, estimator in _estimators_for(own).items():
+        same = replace(own, estimator=estimator).build()
+        same.load_state_dict(network.state_dict())
         loss = _reinforced if estimator == "reinforce" else _loss
-        found[estimator] = [_gradient_variance(same, loss, x, y, T, repeats) for T in samples]
+        found[name] = [_gradient_variance(same, loss, x, y, T, repeats) for T in samples]
     return found
 
 
-def _depth(network: Network) -> int:
-    return len(network.body.layers) if isinstance(network.body, Dense) else 0
+def _estimators_for(own: DenseArchitecture) -> dict[str, Estimator]:
+    """Return the estimators that a network has, by their names."""
+    if own.activation != "sign":
+        several: dict[str, Estimator] = {"pathwise": own.estimator}
+    elif own.classes == 2:
+        several = {e: e for e in ESTIMATORS}
+    else:
+        several = {e: e for e in ESTIMATORS_OF_MANY}
+    return several | ({"reinforce": "reinforce"} if own.classes == 2 else {})
 
 
 def _loss(network: Network, x: Tensor, y: Tensor, T: int) -> Tensor:
@@ -87,10 +102,9 @@ def _gradient_variance(
     T: int,
     repeats: int,
 ) -> float:
-    try:
-        gradients = [_gradient(network, sampled_loss(network, x, y, T)) for _ in range(repeats)]
-    except ValueError:  # leave-one-out needs two
+    if network.baseline is leave_one_out and T < 2:
         return float("nan")
+    gradients = [_gradient(network, sampled_loss(network, x, y, T)) for _ in range(repeats)]
     return torch.stack(gradients).var(0).sum().item()
 
 

@@ -21,7 +21,10 @@ from pacbayes.networks.network import Baseline, Network
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
 
-__all__ = ["DenseArchitecture", "build_network", "dense_network"]
+__all__ = ["ESTIMATORS_OF_MANY", "DenseArchitecture", "build_network", "dense_network"]
+
+
+ESTIMATORS_OF_MANY: tuple[Estimator, ...] = ("marginal", "leave-one-out", "straight-through")
 
 
 class _Estimation(NamedTuple):
@@ -83,11 +86,10 @@ class DenseArchitecture:
 
     def _check_estimator_of_many(self) -> None:
         """Refuse estimators that sum over a unit's values, an integral each with many classes."""
-        allowed = ("marginal", "leave-one-out", "straight-through")
-        if self.estimator not in allowed:
+        if self.estimator not in ESTIMATORS_OF_MANY:
             raise ValueError(
                 f"{self.estimator} takes two classes, got {self.classes}; "
-                f"estimator must be one of {', '.join(allowed)}"
+                f"estimator must be one of {', '.join(ESTIMATORS_OF_MANY)}"
             )
 
     @classmethod

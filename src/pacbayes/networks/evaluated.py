@@ -16,7 +16,7 @@ from pacbayes.networks.gaussian import Gaussian, gaussians
 from pacbayes.networks.local import LocalDraws
 from pacbayes.randomness import integer
 
-__all__ = ["Evaluated", "check_activations", "private"]
+__all__ = ["Evaluated", "check_activations", "place", "private"]
 
 _CLOSE = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative rounding in batches of other sizes
 
@@ -52,7 +52,7 @@ class Evaluated(nn.Module):
             self.places.setdefault(own, []).append(name)
             if own == name:
                 g = Gaussian(*p.shape, scale=scale, learned_scale=learned_scale, mean=p)
-                _place(self.posterior, name, g)
+                place(self.posterior, name, g)
         for name in (name for names in self.places.values() for name in names):
             owner, _, last = name.rpartition(".")
             self.module.get_submodule(owner)._parameters[last] = None
@@ -152,7 +152,7 @@ def _compare(together: Tensor, apart: Tensor) -> None:
         )
 
 
-def _place(tree: nn.Module, name: str, g: Gaussian) -> None:
+def place(tree: nn.Module, name: str, g: Gaussian) -> None:
     """Register a Gaussian under the name of a parameter, dots included."""
     *path, last = name.split(".")
     for part in path:

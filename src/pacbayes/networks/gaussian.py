@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,13 +17,18 @@ from pacbayes.randomness import generator_on, normal
 __all__ = [
     "INITIAL_VARIANCE",
     "Gaussian",
+    "Law",
     "digest_outside",
     "digest_prior",
+    "divergence",
     "drawn_state",
     "gaussians",
     "has_state_outside",
     "kl",
     "kl_by_part",
+    "law_of",
+    "log_ratio",
+    "parts_of",
     "truncated_normal",
 ]
 
@@ -89,12 +95,40 @@ class Gaussian(nn.Module):
         return log_q
 
     def kl(self) -> Tensor:
-        r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""
-        s0 = wide(self.prior_log_scale)
-        shift = (wide(self.mean) - wide(self.prior_mean)).flatten()
-        r = 2 * (wide(self.log_scale) - s0)
-        squares = torch.dot(shift, shift) * (-2 * s0).exp()
-        return 0.5 * (squares + (r.expm1() - r).sum() * (shift.numel() / r.numel()))
+        """Return KL(Q|P) in float64, with a gradient (`divergence`)."""
+        return divergence(Law(self.mean, self.log_scale, self.prior_mean, self.prior_log_scale))
+
+
+class Law(NamedTuple):
+    """The tensors of Q = N(μ, diag σ²) and P = N(μ₀, σ₀² I), from which certificates compute."""
+
+    mean: Tensor
+    log_scale: Tensor
+    prior_mean: Tensor
+    prior_log_scale: Tensor
+
+
+def law_of(g: Gaussian) -> Law:
+    """Return the tensors that a Gaussian has registered, whatever its attributes say."""
+    tensors = {**vars(g)["_buffers"], **vars(g)["_parameters"]}
+    return Law(*(tensors[field] for field in Law._fields))
+
+
+def divergence(law: Law) -> Tensor:
+    r"""KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²], in float64."""
+    s0 = wide(law.prior_log_scale)
+    shift = (wide(law.mean) - wide(law.prior_mean)).flatten()
+    r = 2 * (wide(law.log_scale) - s0)
+    squares = torch.dot(shift, shift) * (-2 * s0).exp()
+    return 0.5 * (squares + (r.expm1() - r).sum() * (shift.numel() / r.numel()))
+
+
+def log_ratio(law: Law, weights: Tensor) -> Tensor:
+    r"""ln(dQ/dP) = Σ [½(w − μ₀)²/σ₀² − ½(w − μ)²/σ² + ln(σ₀/σ)] at weights, in float64."""
+    s, s0 = wide(law.log_scale), wide(law.prior_log_scale)
+    far = (weights - wide(law.prior_mean)) * (-s0).exp()
+    near = (weights - wide(law.mean)) * (-s).exp()
+    return (0.5 * (far.square() - near.square()) + s0 - s).sum()
 
 
 def truncated_normal(shape: tuple[int, ...], deviation: float) -> Tensor:
@@ -144,6 +178,29 @@ class _LogDensity(torch.autograd.Function):
         return mean, spread.sum_to_size(log_scale.shape), None
 
 
+def parts_of(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Yield the module and all of its parts by name, one that is used twice under both names.
+
+    It reads what is registered: a class may override `named_modules`, and hide a part of Q there.
+    """
+    yield name, module
+    for key, part in vars(module)["_modules"].items():
+        if part is not None:
+            yield from parts_of(part, f"{name}.{key}" if name else key)
+
+
+def _tensors(
+    module: nn.Module, kind: Literal["_parameters", "_buffers"]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield every registered tensor once, by its first name."""
+    seen: set[int] = set()
+    for name, part in parts_of(module):
+        for key, tensor in vars(part)[kind].items():
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield f"{name}.{key}" if name else key, tensor
+
+
 def gaussians(module: nn.Module) -> dict[str, Gaussian]:
     """Return every Gaussian in the module by its name there.
 
@@ -153,7 +210,7 @@ def gaussians(module: nn.Module) -> dict[str, Gaussian]:
     """
     found: dict[str, Gaussian] = {}
     names: dict[int, str] = {}
-    for name, m in module.named_modules(remove_duplicate=False):
+    for name, m in parts_of(module):
         if isinstance(m, Gaussian):
             if names.setdefault(id(m), name) != name:
                 raise ValueError(
@@ -192,7 +249,7 @@ def kl(module: nn.Module) -> Tensor:
 def kl_by_part(module: nn.Module) -> dict[str, float]:
     """Return the same KL for every Gaussian, by its name in the network."""
     _refuse_parameters_outside(module)
-    return {name: g.kl().item() for name, g in gaussians(module).items()}
+    return {name: divergence(law_of(g)).item() for name, g in gaussians(module).items()}
 
 
 def digest_outside(module: nn.Module) -> str:
@@ -215,9 +272,16 @@ def has_state_outside(module: nn.Module) -> bool:
 
 
 def _outside(module: nn.Module) -> list[tuple[str, Tensor]]:
-    inside = {id(t) for g in gaussians(module).values() for t in (*g.parameters(), *g.buffers())}
-    every = (*module.named_parameters(), *module.named_buffers())
+    every = (*_tensors(module, "_parameters"), *_tensors(module, "_buffers"))
+    inside = _inside(module)
     return sorted((name, tensor) for name, tensor in every if id(tensor) not in inside)
+
+
+def _inside(module: nn.Module) -> set[int]:
+    """Return the identities of all tensors of Gaussians."""
+    every = gaussians(module).values()
+    both = [(*_tensors(g, "_parameters"), *_tensors(g, "_buffers")) for g in every]
+    return {id(tensor) for tensors in both for _, tensor in tensors}
 
 
 def digest_prior(module: nn.Module) -> str:
@@ -230,8 +294,8 @@ def digest_prior(module: nn.Module) -> str:
 
 
 def _refuse_parameters_outside(module: nn.Module) -> None:
-    inside = {id(p) for g in gaussians(module).values() for p in g.parameters()}
-    outside = [n for n, p in module.named_parameters() if p.requires_grad and id(p) not in inside]
+    inside, every = _inside(module), _tensors(module, "_parameters")
+    outside = [name for name, p in every if p.requires_grad and id(p) not in inside]
     if outside:
         raise ValueError(
             f"trainable parameters outside the posterior: {', '.join(outside)}; "

@@ -88,7 +88,7 @@ class Network(nn.Module):
 
     def set_prior_seed(self, seed: int | None) -> None:
         """Record that the prior, as it is now, was drawn from a seed."""
-        self._drawn_by = None if seed is None else (seed, digest_prior(self))
+        self._drawn_by = None if seed is None else (int(seed), digest_prior(self))
 
     def prior_state(self) -> dict[str, Tensor]:
         """Return everything that predicts or bounds and is not Q: the prior, and what is frozen."""

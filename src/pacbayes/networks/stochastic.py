@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
+from pacbayes.devices import CPU
 from pacbayes.networks.bodies import Body, Deterministic
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.gaussian import (
@@ -25,9 +25,10 @@ from pacbayes.networks.gaussian import (
 )
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
+from pacbayes.networks.plain import holds_arrays
 from pacbayes.randomness import aside, seeded
 
-__all__ = ["Start", "draw_order", "stochastic"]
+__all__ = ["Start", "draw_order", "drawn_means", "stochastic"]
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -73,8 +74,7 @@ def stochastic(
         body = Deterministic(rest)
     network = Network(body, layer)
     if seed is not None:
-        with seeded(seed, "prior"), torch.no_grad():
-            _draw_means(network)
+        _set_means(network, drawn_means(network, seed))
     network.set_prior_seed(seed)
     return network
 
@@ -97,6 +97,21 @@ def draw_order(network: Network) -> list[Start]:
             kind = "one" if name.endswith(".weight") else "zero"
         found.append(Start(name, tuple(g.mean.shape), kind))  # type: ignore[arg-type]
     return found
+
+
+def drawn_means(network: Network, seed: int) -> dict[str, Tensor]:
+    """Draw the means of a data-free prior: those of norms are one and zero, all others normal.
+
+    Every Gaussian is drawn once, so that `verify` can draw the same from names and shapes alone.
+    """
+    deviation, fixed = math.sqrt(INITIAL_VARIANCE), {"one": torch.ones, "zero": torch.zeros}
+    with seeded(seed, "prior"):
+        return {
+            start.name: truncated_normal(start.shape, deviation)
+            if start.kind == "normal"
+            else fixed[start.kind](start.shape, device=CPU)
+            for start in draw_order(network)
+        }
 
 
 def _owner(body: Body, name: str) -> nn.Module | None:
@@ -167,18 +182,12 @@ def _gaussian(linear: nn.Linear, scale: float, learned_scale: bool) -> GaussianL
     return layer
 
 
-def _draw_means(network: Network) -> None:
-    """Set all means: weights and biases drawn as those of a dense network, norms at one and zero.
-
-    Every Gaussian is drawn once, so that `verify` can draw the same from names and shapes alone.
-    """
-    deviation, every = math.sqrt(INITIAL_VARIANCE), gaussians(network)
-    fixed = {"one": 1.0, "zero": 0.0}
-    for start in draw_order(network):
-        drawn = start.kind == "normal"
-        means = truncated_normal(start.shape, deviation) if drawn else fixed[start.kind]
-        for tensor in (every[start.name].mean, every[start.name].prior_mean):
-            tensor.copy_(torch.as_tensor(means))
+@torch.no_grad()
+def _set_means(network: Network, means: dict[str, Tensor]) -> None:
+    every = gaussians(network)
+    for name, mean in means.items():
+        every[name].mean.copy_(mean)
+        every[name].prior_mean.copy_(mean)
 
 
 def _check(module: nn.Module) -> None:
@@ -205,14 +214,5 @@ def _faults(part: nn.Module) -> Iterator[str]:
     if isinstance(part, nn.RNNBase):
         yield "keeps copies of its weights; use cells, such as nn.GRUCell, in a loop"
     own = {k: v for k, v in vars(part).items() if k not in vars(nn.Module())}
-    if stray := [name for name, value in own.items() if _holds_arrays(value)]:
+    if stray := [name for name, value in own.items() if holds_arrays(value)]:
         yield f"holds a tensor {stray[0]} that nothing hashes; make it a parameter or a buffer"
-
-
-def _holds_arrays(value: object) -> bool:
-    """Return whether a value is a tensor or an array, or a container of one."""
-    if isinstance(value, dict):
-        return any(map(_holds_arrays, value.values()))
-    if isinstance(value, list | tuple | set):
-        return any(map(_holds_arrays, value))
-    return isinstance(value, Tensor | np.ndarray)

@@ -13,7 +13,7 @@ from pacbayes.networks import activations
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.evaluated import Evaluated
-from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.gaussian import gaussians, law_of, log_ratio
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
@@ -103,13 +103,8 @@ def prior_weights(network: Network) -> Weights:
 @torch.no_grad()
 def log_ratios(network: Network, weights: Weights) -> dict[str, float]:
     """Return ln(dQ/dP) of every Gaussian at drawn weights, in float64."""
-    ratios = {}
-    for name, g in sorted(gaussians(network).items()):
-        w, s, s0 = weights[name], wide(g.log_scale), wide(g.prior_log_scale)
-        far = (w - wide(g.prior_mean)) * (-s0).exp()
-        near = (w - wide(g.mean)) * (-s).exp()
-        ratios[name] = (0.5 * (far.square() - near.square()) + s0 - s).sum().item()
-    return ratios
+    every = sorted(gaussians(network).items())
+    return {name: log_ratio(law_of(g), weights[name]).item() for name, g in every}
 
 
 @torch.no_grad()
@@ -126,7 +121,7 @@ def _scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
         a = network.body.draw(a, 1).value[0]
     elif isinstance(network.body, Evaluated):
         own = _below(weights, "body.posterior.")
-        a = torch.cat([network.body.checked(block, own) for block in a.split(_FEW)])
+        a = torch.cat([network.body.checked(block, _copies(own)) for block in a.split(_FEW)])
     for i, function in enumerate(functions):
         layer = f"body.layers.{i}"
         a = function(a @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])
@@ -136,6 +131,11 @@ def _scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
 
 def _below(weights: Weights, prefix: str) -> Weights:
     return {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
+
+
+def _copies(weights: Weights) -> Weights:
+    """Copy weights for a module of the user's own, which might write on them."""
+    return {name: w.clone() for name, w in weights.items()}
 
 
 def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:

@@ -263,7 +263,9 @@ def open_run(folder: Path) -> Run:
     """Open an existing run."""
     path = folder / "run.json"
     if not path.is_file():
-        raise ValueError(f"{folder} is not a run folder: it has no run.json")
+        below = [str(found.parent) for found in sorted(folder.glob("*/run.json"))]
+        instead = f"; its runs are {', '.join(below)}" if below else ""
+        raise ValueError(f"{folder} is not a run folder: it has no run.json{instead}")
     try:
         return Run(folder, RunRecord.model_validate(load_versioned(path, 1)))
     except ValidationError as error:

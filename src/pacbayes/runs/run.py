@@ -107,7 +107,7 @@ def certify_run(
 
     Args:
         monte_carlo: kl-chernoff by default, or stratified-bernstein where a batch shares its draws.
-        drawing: seconds and executor, as for `certify`.
+        drawing: seconds, executor and follow, as for `certify`.
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
     issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors, drawing)
@@ -137,7 +137,7 @@ def certify_classes(
     together with probability 1 − δ.
 
     Args:
-        given: monte_carlo, networks, priors, seconds and executor, as for `certify_run`.
+        given: monte_carlo, networks, priors, seconds, executor and follow, as for `certify_run`.
     """
     if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
         raise ValueError(
@@ -149,7 +149,7 @@ def certify_classes(
             "--per-class is not offered for groups, whose examples may differ in class"
         )
     names, (x, y) = run.record.data.classes, run.bound_set(data)
-    known = [name for name in ("seconds", "executor") if name in given]
+    known = [name for name in ("seconds", "executor", "follow") if name in given]
     drawing: dict[str, Any] = {name: given.pop(name) for name in known}
     issuer = _Issuer(run, network, data, bound, samples, **given, drawing=drawing)
     share, codes, found = below(Fraction(delta) / len(names)), _codes(y, len(names)), []
