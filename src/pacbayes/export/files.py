@@ -105,7 +105,7 @@ def export_run(
     difference = Library(run, network, method, weights).difference(
         rows,
         noise,
-        form.answer(content, [*form.given(rows), *(e.numpy() for e in noise)]),
+        _answer(form, content, [*form.given(rows), *(e.numpy() for e in noise)]),
         names=bool(surface.classes),
         tolerance=_tolerance(method, rounded=rounded),
     )
@@ -123,6 +123,20 @@ def export_run(
         rows=rows.says,
         code=form.code(out, on_rows),
     )
+
+
+def _answer(
+    form: _Form, content: bytes, inputs: Sequence[NDArray[Any]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return score and label of a file for rows that the library answers."""
+    try:
+        return form.answer(content, inputs)
+    except Exception as error:  # of whatever runs the file
+        reason = str(error).strip().partition("\n")[0]
+        raise RuntimeError(
+            f"the exported graph refuses rows that the library answers ({reason}); nothing was "
+            "written"
+        ) from error
 
 
 def _rows(method: Predictor, samples: int) -> int:

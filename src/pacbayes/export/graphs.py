@@ -110,7 +110,9 @@ def ask_onnx(content: bytes, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[An
     """Return score and label, computed by onnxruntime."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(content)
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4  # what it says of a graph is for whoever made it
+    session = onnxruntime.InferenceSession(content, quiet)
     names = [node.name for node in session.get_inputs()]
     score, label = session.run(["score", "label"], dict(zip(names, inputs, strict=True)))
     return score, label

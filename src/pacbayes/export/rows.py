@@ -90,7 +90,7 @@ def rows_for(run: Run, limit: int) -> Rows:
     if not is_table(run):
         return _own(run, limit) or _made_up_examples(run, limit)
     made = _made_up(run.encoding, limit - limit // 2)
-    own = _own(run, limit - len(made))
+    own = _own(run, limit - len(made)) if len(made) < limit else None
     if own is None:
         return made
     both = {name: np.concatenate([own.cells[name], made.cells[name]]) for name in made.cells}
@@ -137,28 +137,31 @@ def _made_up(encoding: Encoding, limit: int) -> Rows:
 
     Values are missing wherever the encoding takes it.
     """
-    rng, words = np.random.default_rng(0), {c.name: _words(c) for c in encoding.columns}
-    count = min(limit, max(_LEAST, *map(len, words.values())))
+    rng, missing = np.random.default_rng(0), not encoding.plain
+    texts = {c.name: _texts(c, missing=missing) for c in encoding.columns}
+    count = min(limit, max(_LEAST, *map(len, texts.values())))
     cells = {}
     for code in encoding.columns:
-        absent = (rng.random(count) < _ABSENT) & (not encoding.plain)
         if isinstance(code, NumberCode):
             cells[code.name] = rng.normal(code.mean, code.scale, count)
-            cells[code.name][absent] = np.nan
+            cells[code.name][missing & (rng.random(count) < _ABSENT)] = np.nan
         else:
-            every = np.resize(rng.permutation(np.array(words[code.name], object)), count)
-            spelt = rng.choice(np.array([*MISSING, "NA", "NaN"], object), count)
-            cells[code.name] = np.where(absent, spelt, every)
+            every = np.array(texts[code.name], object)
+            cells[code.name] = np.resize(rng.permutation(every), count)
     return Rows(cells, f"{count} made-up rows")
 
 
-def _words(code: NumberCode | BooleanCode | CategoryCode) -> list[str]:
-    """Return all texts with features of their own, and one that no training set had."""
+def _texts(code: NumberCode | BooleanCode | CategoryCode, *, missing: bool) -> list[str]:
+    """Return all texts with features of their own, one that no training set had, and missing ones.
+
+    A column of numbers has none.
+    """
     if isinstance(code, NumberCode):
         return []
+    absent = [*MISSING, "NA", "NaN"] if missing else []
     if isinstance(code, BooleanCode):
-        return [*TRUTH, *(word.upper() for word in TRUTH), "unseen"]
+        return [*TRUTH, *(word.upper() for word in TRUTH), "unseen", *absent]
     known, unseen = [*code.categories, *code.rare], "unseen"
     while unseen in known:
         unseen += "?"
-    return [*known, unseen]
+    return [*known, unseen, *absent]
