@@ -24,8 +24,8 @@ from pacbayes.export import comparison, encoding, export_run, rows, surface
 from pacbayes.runs.folder import Run
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
-LOADER, ARRAYS = re.findall(r"```python\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
-QUICK = {"epochs": 3, "widths": (6,), "batch_size": 20, "lam": 1e3}
+LOADER, _ = re.findall(r"```python\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+QUICK = {"prior_fraction": 0.0, "epochs": 3, "widths": (6,), "batch_size": 20, "lam": 1e3}
 LEARNED = {**QUICK, "prior_fraction": 0.5, "prior_epochs": 20}
 HARD = ["age", "label", "x", "score", "pacbayes/x", 'größe, "cm"', "paid"]
 
