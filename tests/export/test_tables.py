@@ -370,6 +370,15 @@ def test_data_that_are_gone_are_said_to_be(run_cli, made, tmp_path):
     assert "for 32 made-up rows." in printed
 
 
+def test_nothing_is_downloaded_to_compare(tmp_path, monkeypatch):
+    monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path))
+    assert not rows._at_hand(DataSource("binary-mnist"))
+    (tmp_path / "mnist").mkdir()
+    assert rows._at_hand(DataSource("binary-mnist"))
+    assert rows._at_hand(DataSource("cifar-10", folder=str(tmp_path)))
+    assert rows._at_hand(DataSource("digits"))
+
+
 def test_made_up_rows_have_every_text_and_one_that_is_new():
     categories = tuple(f"c{i:02}" for i in range(45))
     codes = (

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.data import DataError
+from pacbayes.data import DataError, DataSource
 from pacbayes.data.cells import MISSING, TRUTH
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
 from pacbayes.data.frame import Column, Frame, Kind
+from pacbayes.data.idx import cache_folder
 from pacbayes.data.later import read_later
+from pacbayes.data.named import DATASETS
 from pacbayes.runs.folder import Run
 
 __all__ = ["Rows", "is_table", "read_rows", "rows_for"]
@@ -100,6 +102,8 @@ def rows_for(run: Run, limit: int) -> Rows:
 def _own(run: Run, limit: int) -> Rows | None:
     """Return rows of the run's data, evenly spread; None if the data are not where they were."""
     source = run.record.data.source.located(run.folder)
+    if not _at_hand(source):
+        return None
     try:
         if source.is_table:
             frame = read_rows(run, Path(source.name))
@@ -112,6 +116,13 @@ def _own(run: Run, limit: int) -> Rows | None:
     except (DataError, OSError):
         return None
     return Rows(cells, f"{len(index)} rows of {Path(source.name).name}")
+
+
+def _at_hand(source: DataSource) -> bool:
+    """Tell whether the data can be read without a download."""
+    known = DATASETS.get(source.name)
+    own = source.folder or cache_folder() / source.name.removeprefix("binary-")
+    return known is None or not known.takes_folder or Path(own).is_dir()
 
 
 def _spread(n: int, limit: int) -> NDArray[np.int64]:
