@@ -775,6 +775,66 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certified/saved/storing.py", "if name not in trusted", "if False", SAVED),
     ("certified/saved/trees.py", "(children < len(left)).all()", "True", SAVED),
     ("certified/saved/trees.py", "(used < owner.width).all()", "True", SAVED),
+    (
+        "export/encoding.py",
+        "self.number_places).float().double()",
+        "self.number_places)",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/encoding.py",
+        'float("nan") if encoding.plain else code.fill',
+        "code.fill",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/encoding.py",
+        "REFUSED if plain else len(words) + 1",
+        "len(words) + 1",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/encoding.py",
+        "~features.isfinite().all(1)",
+        "features.isnan().all(1)",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/surface.py",
+        "while name in taken",
+        "if name in taken",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/surface.py",
+        'f"(?s)[{_SPACE}].*|.*[{_SPACE}]"',
+        'f"(?s)[{_SPACE}].*"',
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/comparison.py",
+        "(margin < -limit) | ((index != said) & (margin > limit))",
+        "margin < -limit",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/comparison.py",
+        "if not difference <= limit:",
+        "if difference > 1e9:",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/files.py",
+        "certified_predictor(run) if method is None",
+        "Predictor.RANDOMISED if method is None",
+        "tests/export/test_tables.py",
+    ),
+    (
+        "export/files.py",
+        "else refusing(predictor)",
+        "else predictor",
+        "tests/export/test_tables.py",
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ from pacbayes.cli import app
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-ELSEWHERE = ["export.md"]  # needs a trained run; tests/export/test_export.py runs it
+ELSEWHERE = ["export.md"]  # needs trained runs; the tests in tests/export run it
 PYTHON = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\S+/)?pacbayes +([^#\n]*)", re.MULTILINE)
 

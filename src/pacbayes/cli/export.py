@@ -11,6 +11,7 @@ import typer
 
 from pacbayes.choices import Format, Predictor
 from pacbayes.cli.options import AsJson, RunFolder, check_samples
+from pacbayes.cli.predict import printable
 
 if TYPE_CHECKING:
     from pacbayes.export import Export
@@ -18,25 +19,29 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
+_SHOWN = 40  # inputs that are printed
+_ONE_NETWORK = (Predictor.DRAWN.value, Predictor.FIXED.value)
+
 
 def export(
     run: RunFolder,
     format: Annotated[Format, typer.Option(help="ONNX, or a torch.export program.")],
     out: Annotated[Path, typer.Option(help="File to write: .onnx, or .pt2 for torch.")],
     method: Annotated[
-        Predictor,
+        Predictor | None,
         typer.Option(
             help="randomised: fresh weights every time; vote: majority over T draws; drawn: the "
-            "network kept by certify --bound disintegrated; fixed: the one at the prior's means."
+            "network kept by certify --bound disintegrated; fixed: the one at the prior's means.  "
+            "[default: the one with the lowest certificate]"
         ),
-    ] = Predictor.RANDOMISED,
+    ] = None,
     samples: Annotated[int, typer.Option("--samples", "-T", help="Draws of a vote, T.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Write a predictor as a file that runs without this library.
 
-    Noise is an input of the file's graph. Before the file is written, the graph is run on a few
-    random inputs and compared with the library.
+    The file takes rows as the run's data have them; noise is another input. Before the file is
+    put in place, its answers to rows of the data are compared with those of pacbayes predict.
 
     pacbayes export runs/mine --format onnx --out mine.onnx
 
@@ -55,13 +60,22 @@ def export(
 
 def _show(e: Export) -> None:
     print(f"{e.file}: the {e.method} predictor, {e.format}")
-    for kind, ports in (("input", e.inputs), ("output", e.outputs)):
-        for port in ports:
-            print(f"  {kind:6}  {_shape(port)}  {port.meaning}")
-    print("  labels  " + ", ".join(f"{i}: {name}" for i, name in enumerate(e.classes)))
-    print(f"Largest difference from the library on {e.examples} random inputs: {e.difference:.1e}")
+    _show_ports("input", e.inputs)
+    _show_ports("output", e.outputs)
+    print("  classes " + ", ".join(map(printable, e.classes)))
+    given = "" if e.method in _ONE_NETWORK else ", given the same noise"
+    print(f"The labels are those of pacbayes predict{given}, for {e.rows}.")
+    print(f"Scores differ by at most {e.difference:.1e}.")
     print(f"The predictor is {e.certificate}\n\n{e.code}")
 
 
-def _shape(port: Port) -> str:
-    return f"{port.name:8} {port.dtype:8} ({', '.join(map(str, port.shape))})"
+def _show_ports(kind: str, ports: tuple[Port, ...]) -> None:
+    width = max(len(printable(port.name)) for port in ports[:_SHOWN])
+    for port in ports[:_SHOWN]:
+        shape = f"({', '.join(map(str, port.shape))})"
+        print(
+            f"  {kind:6}  {printable(port.name):{max(8, width)}} {port.dtype:8} {shape}", end="  "
+        )
+        print(printable(port.meaning))
+    if more := len(ports[_SHOWN:]):
+        print(f"  {kind:6}  and {more} more, which the metadata list")

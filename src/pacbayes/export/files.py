@@ -1,7 +1,7 @@
 """Write a run's predictors as files: ONNX models or programs of torch.export.
 
-Before a file is written, its graph is run and must give the library's results for the same examples
-and the same noise.
+A file takes rows as the run's data have them. Before it is put in place, it must answer rows of the
+data as the library does.
 """
 
 from __future__ import annotations
@@ -12,30 +12,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
-from torch.special import ndtr
 
 import pacbayes
 from pacbayes.choices import Format, Predictor
-from pacbayes.data.tasks import Task
+from pacbayes.data.cells import MISSING
+from pacbayes.export.comparison import Library
 from pacbayes.export.coverage import covering_certificate
+from pacbayes.export.encoding import refusing, taking_rows
 from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
-from pacbayes.export.modules import weights_at
 from pacbayes.export.ports import Explicit, Port
 from pacbayes.export.predictors import explicit
+from pacbayes.export.rows import Rows, is_table, rows_for
+from pacbayes.export.surface import Surface, onnx_surface, torch_surface
 from pacbayes.files import write_atomically
-from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import prior_weights, scores
+from pacbayes.networks.weights import prior_weights
 from pacbayes.runs.folder import Run
+from pacbayes.runs.prediction import certified_predictor
 
 __all__ = ["Export", "export_run"]
 
-_EXAMPLES, _ROWS = 16, 4096  # inputs to compare, and the limit for inputs times T
+_ROWS, _VOTED, _DRAWS = 1000, 16, 4096  # rows to compare, of a vote, and the limit for rows times T
 # Far above the rounding errors of float64, of the error function of a vote, which is float32, and
 # of whole modules in float32.
 _FLOAT64, _FLOAT32_ERF, _FLOAT32 = 1e-9, 1e-5, 1e-3
+_FRAME = """\
+import json; columns = json.loads(model.get_modelmeta().custom_metadata_map["columns"])
+kinds = {c["name"]: float if c["kind"] == "number" else str for c in columns}
+x = {c["input"]: frame[[c["name"]]].to_numpy(kinds[c["name"]]) for c in columns}
+"""
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,10 @@ class Export:
     Attributes:
         certificate: the certificate that covers the predictor and its claim, or why none does.
         difference: largest difference between the scores of the file and of the library.
-        examples: number of random inputs that were compared.
-        code: two lines of Python that predict for `x`, a float32 array or tensor.
+        examples: number of rows that were compared.
+        rows: where they come from.
+        code: Python that predicts for `frame`, a data frame of pandas with the table's columns; or
+            for `x`, an array or tensor.
     """
 
     file: str
@@ -58,6 +67,7 @@ class Export:
     certificate: str
     difference: float
     examples: int
+    rows: str
     code: str
 
 
@@ -65,47 +75,81 @@ def export_run(
     run: Run,
     out: Path,
     format: Format,
-    method: Predictor | str = Predictor.RANDOMISED,
+    method: Predictor | str | None = None,
     *,
     samples: int = 100,
 ) -> Export:
     """Write a predictor of a trained run, after comparing it with the library's.
 
     Args:
+        method: by default the one that `pacbayes predict` uses, with the lowest certificate.
         samples: T, draws of a vote.
     """
     form = _FORMS[format]
     if out.suffix != form.suffix:
         raise ValueError(f"the file name for {format} must end in {form.suffix}, got {out}")
-    method = Predictor(method)
+    method = certified_predictor(run) if method is None else Predictor(method)
     network = run.load_network().double().eval()
     weights = _weights(run, network, method)
     features, dtype = run.record.data.features, _arithmetic(network, format)
     predictor = explicit(
         network, method, features=features, samples=samples, weights=weights, dtype=dtype
     )
-    metadata = _metadata(run, predictor, method, rounded=dtype is torch.float32)
-    content = form.write(predictor, metadata)
-    x = _inputs(features, samples)
-    noise = noise_for(predictor, len(x))
-    expected = _library(network, method, x, noise, weights)
-    found = form.answer(content, (x, *noise))
-    tolerance = _FLOAT32_ERF if method is Predictor.VOTE else _FLOAT64
-    tolerance = _FLOAT32 if dtype is torch.float32 else tolerance
-    difference = _difference(network.task, expected, *found, tolerance=tolerance)
+    rounded = dtype is torch.float32
+    on_rows = taking_rows(predictor, run.encoding) if is_table(run) else refusing(predictor)
+    surface = form.surface(on_rows, run.record.data.classes)
+    metadata = _metadata(run, on_rows, surface, method, rounded=rounded)
+    content = form.write(on_rows, surface, metadata)
+    rows = rows_for(run, _rows(method, samples))
+    noise = noise_for(on_rows, len(rows))
+    difference = Library(run, network, method, weights).difference(
+        rows,
+        noise,
+        _answer(form, content, [*form.given(rows), *(e.numpy() for e in noise)]),
+        names=bool(surface.classes),
+        tolerance=_tolerance(method, rounded=rounded),
+    )
     write_atomically(out, content)
     return Export(
         file=str(out),
         format=format,
         method=method.value,
-        inputs=predictor.inputs,
-        outputs=predictor.outputs,
+        inputs=surface.inputs,
+        outputs=surface.outputs,
         classes=run.record.data.classes,
         certificate=metadata["certificate"]["says"],
         difference=difference,
-        examples=len(x),
-        code=form.code(out, predictor.noise),
+        examples=len(rows),
+        rows=rows.says,
+        code=form.code(out, on_rows),
     )
+
+
+def _answer(
+    form: _Form, content: bytes, inputs: Sequence[NDArray[Any]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return score and label of a file for rows that the library answers."""
+    try:
+        return form.answer(content, inputs)
+    except Exception as error:  # of whatever runs the file
+        reason = str(error).strip().partition("\n")[0]
+        raise RuntimeError(
+            f"the exported graph refuses rows that the library answers ({reason}); nothing was "
+            "written"
+        ) from error
+
+
+def _rows(method: Predictor, samples: int) -> int:
+    """Return how many rows to compare: fewer where each needs many draws."""
+    if method is not Predictor.VOTE:
+        return _ROWS
+    return max(1, min(_VOTED, _DRAWS // samples))
+
+
+def _tolerance(method: Predictor, *, rounded: bool) -> float:
+    if rounded:
+        return _FLOAT32
+    return _FLOAT32_ERF if method is Predictor.VOTE else _FLOAT64
 
 
 def _weights(run: Run, network: Network, method: Predictor) -> dict[str, Tensor]:
@@ -121,123 +165,65 @@ def _arithmetic(network: Network, format: Format) -> torch.dtype:
     return torch.float64 if dense or format != "onnx" else torch.float32
 
 
-def _inputs(features: int, samples: int) -> Tensor:
-    """Return normal inputs, fewer where each needs many draws; the same every time."""
-    count = max(1, min(_EXAMPLES, _ROWS // samples))
-    return torch.randn(count, features, generator=torch.Generator().manual_seed(0))
-
-
-def _metadata(run: Run, predictor: Explicit, method: Predictor, *, rounded: bool) -> dict[str, Any]:
+def _metadata(
+    run: Run, predictor: Explicit, surface: Surface, method: Predictor, *, rounded: bool
+) -> dict[str, Any]:
     sampled = bool(predictor.noise)
+    names = surface.columns
     return {
         "pacbayes": pacbayes.__version__,
         "run_sha256": run.sha256,
         "method": method.value,
         "classes": list(run.record.data.classes),
-        "inputs": [asdict(port) for port in predictor.inputs],
-        "outputs": [asdict(port) for port in predictor.outputs],
+        "columns": [
+            {"name": c.name, "kind": c.kind.value, "input": names[c.name]}
+            for c in predictor.columns
+        ],
+        "missing": list(MISSING),
+        "inputs": [asdict(port) for port in surface.inputs],
+        "outputs": [asdict(port) for port in surface.outputs],
         "certificate": covering_certificate(run, method, sampled=sampled, rounded=rounded),
     }
 
 
-class _Given(TorchFunctionMode):
-    """A context in which torch returns given noise instead of drawing it.
-
-    A uniform number u becomes Φ(−ε), so that a sign unit's condition u < Φ(mean/deviation) is
-    mean + deviation·ε > 0.
-    """
-
-    def __init__(self, noise: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.noise = iter(noise)
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if func is torch.randn:
-            return next(self.noise)
-        return ndtr(-next(self.noise)) if func is torch.rand else func(*args, **(kwargs or {}))
-
-
-@torch.no_grad()
-def _library(
-    network: Network,
-    method: Predictor,
-    x: Tensor,
-    noise: Sequence[Tensor],
-    weights: Mapping[str, Tensor],
-) -> Tensor:
-    """Return scores computed by the library's own functions."""
-    x = x.double()
-    if method in (Predictor.DRAWN, Predictor.FIXED):
-        return scores(network, dict(weights), x)
-    if method is Predictor.VOTE:
-        with _Given(noise):
-            return network.draw(x, max((len(e) for e in noise), default=1)).value.mean(0)
-    if isinstance(network.body, Evaluated):
-        a = network.body.at(x, weights_at(network.body, noise[0]))
-    else:
-        with _Given([e.unsqueeze(0) for e in noise[:-1]]):
-            a = network.body.draw(x, 1).value[0]
-    mean, deviation = network.layer.moments(a)
-    return network.task.scores(mean + deviation * noise[-1])
-
-
-def _difference(
-    task: Task, expected: Tensor, score: Tensor, label: Tensor, *, tolerance: float
-) -> float:
-    """Return the largest difference of scores.
-
-    Raises RuntimeError if it exceeds the tolerance or if labels differ, except at ties.
-    """
-    if score.shape != expected.shape:
-        raise RuntimeError(
-            f"the exported graph returns scores of shape {tuple(score.shape)}, the library "
-            f"{tuple(expected.shape)}; nothing was written"
-        )
-    difference = (score - expected).abs().max().item()
-    margin = task.margin(expected, task.encode(label))
-    limit = tolerance * max(1.0, expected.abs().max().item())
-    if not (difference <= limit and (margin >= -limit).all()):
-        raise RuntimeError(
-            "the exported graph does not compute what the library does: scores differ by "
-            f"{difference:.1e}, at most {limit:.1e} is allowed; nothing was written"
-        )
-    return difference
-
-
-def _torch_code(out: Path, noise: Sequence[Port]) -> str:
-    drawn = [f"torch.randn({_sizes(port)}, dtype=torch.float64)" for port in noise]
+def _torch_code(out: Path, predictor: Explicit) -> str:
+    drawn = [f"torch.randn({_sizes(port)}, dtype=torch.float64)" for port in predictor.noise]
+    names = [column.name for column in predictor.columns]
+    rows = f"x = torch.tensor(frame[{names}].to_numpy(float))\n" if names else ""
     return (
-        f"import torch; predict = torch.export.load({str(out)!r}).module()\n"
+        f"import torch; predict = torch.export.load({str(out)!r}).module()\n{rows}"
         f"score, label = predict({', '.join(['x', *drawn])})"
     )
 
 
-def _onnx_code(out: Path, noise: Sequence[Port]) -> str:
-    drawn = [f'"{port.name}": normal(size=({_sizes(port)}))' for port in noise]
-    given = ", ".join(['"x": x', *drawn])
-    generator = "import numpy; normal = numpy.random.default_rng().normal; " if noise else ""
+def _onnx_code(out: Path, predictor: Explicit) -> str:
+    rows = "frame" if predictor.columns else "x"
+    drawn = [f'"{port.name}": normal(size=({_sizes(port, rows)}))' for port in predictor.noise]
+    generator = "import numpy; normal = numpy.random.default_rng().normal; " if drawn else ""
+    given = ", ".join(["**x" if predictor.columns else '"x": x', *drawn])
     return (
         f"{generator}import onnxruntime; model = onnxruntime.InferenceSession({str(out)!r})\n"
+        f"{_FRAME if predictor.columns else ''}"
         f"score, label = model.run(None, {{{given}}})"
     )
 
 
-def _sizes(port: Port) -> str:
-    return ", ".join(map(str, port.sizes("len(x)")))
+def _sizes(port: Port, rows: str = "x") -> str:
+    return ", ".join(map(str, port.sizes(f"len({rows})")))
 
 
 class _Form(NamedTuple):
     """A kind of file: how it is named, written, run, and used in Python."""
 
     suffix: str
-    write: Callable[[Explicit, Mapping[str, Any]], bytes]
-    answer: Callable[[bytes, Sequence[Tensor]], tuple[Tensor, Tensor]]
-    code: Callable[[Path, Sequence[Port]], str]
+    surface: Callable[[Explicit, tuple[str, ...]], Surface]
+    write: Callable[[Explicit, Surface, Mapping[str, Any]], bytes]
+    given: Callable[[Rows], list[NDArray[Any]]]
+    answer: Callable[[bytes, Sequence[NDArray[Any]]], tuple[NDArray[Any], NDArray[Any]]]
+    code: Callable[[Path, Explicit], str]
 
 
 _FORMS: dict[Format, _Form] = {
-    "onnx": _Form(".onnx", as_onnx, ask_onnx, _onnx_code),
-    "torch": _Form(".pt2", as_torch, ask_torch, _torch_code),
+    "onnx": _Form(".onnx", onnx_surface, as_onnx, lambda r: r.columns, ask_onnx, _onnx_code),
+    "torch": _Form(".pt2", torch_surface, as_torch, lambda r: [r.matrix], ask_torch, _torch_code),
 }

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
-import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
 from pacbayes.export.ports import Explicit
+from pacbayes.export.surface import OPSET, Surface, surfaced
 from pacbayes.extras import require
 
 __all__ = ["METADATA", "as_onnx", "as_torch", "ask_onnx", "ask_torch", "noise_for"]
@@ -31,12 +32,13 @@ def noise_for(predictor: Explicit, batch: int) -> list[Tensor]:
 
 
 def _program(predictor: Explicit) -> ExportedProgram:
-    batch, features = Dim("batch"), int(predictor.inputs[0].shape[1])
+    batch, x = Dim("batch"), predictor.inputs[0]
     sizes = [{} if p.batch_axis is None else {p.batch_axis: batch} for p in predictor.inputs]
     shapes: dict[str, Any] = {"x": sizes[0]}
     if predictor.noise:
         shapes["noise"] = tuple(sizes[1:])
-    arguments = (torch.zeros(3, features), *noise_for(predictor, 3))
+    rows = torch.zeros(3, int(x.shape[1]), dtype=getattr(torch, x.dtype))
+    arguments = (rows, *noise_for(predictor, 3))
     try:
         with redirect_stderr(io.StringIO()):  # torch prints the graph of a module that it refuses
             program = torch.export.export(predictor.module, arguments, dynamic_shapes=shapes)
@@ -52,7 +54,7 @@ def _program(predictor: Explicit) -> ExportedProgram:
     return program
 
 
-def as_torch(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
+def as_torch(predictor: Explicit, _: Surface, metadata: Mapping[str, Any]) -> bytes:
     """Return a file for `torch.export.load`, with the metadata as an extra file."""
     buffer, text = io.BytesIO(), json.dumps(metadata, indent=2, ensure_ascii=False)
     with _quiet():
@@ -60,20 +62,20 @@ def as_torch(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def ask_torch(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def ask_torch(content: bytes, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return score and label. Give it only bytes made here: torch's loader trusts its files."""
     with _quiet():
-        score, label = torch.export.load(io.BytesIO(content)).module()(*inputs)
-    return score, label
+        program = torch.export.load(io.BytesIO(content)).module()
+        score, label = program(*map(torch.from_numpy, inputs))
+    return score.numpy(), label.numpy()
 
 
-def as_onnx(predictor: Explicit, metadata: Mapping[str, Any]) -> bytes:
+def as_onnx(predictor: Explicit, surface: Surface, metadata: Mapping[str, Any]) -> bytes:
     """Return a checked ONNX model, with the metadata among its properties."""
     require("export", "--format onnx")
     import onnx
 
-    model = _translated(predictor)
-    _describe(model.graph, predictor)
+    model = surfaced(_translated(predictor), predictor, surface)
     onnx.helper.set_model_props(model, {name: _text(value) for name, value in metadata.items()})
     onnx.checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
@@ -92,6 +94,7 @@ def _translated(predictor: Explicit) -> Any:
                 _program(predictor),
                 dynamo=True,
                 verbose=False,
+                opset_version=OPSET if predictor.columns else None,
                 input_names=[port.name for port in predictor.inputs],
                 output_names=[port.name for port in predictor.outputs],
             )
@@ -103,27 +106,16 @@ def _translated(predictor: Explicit) -> Any:
     return program.model_proto
 
 
-def _describe(graph: Any, predictor: Explicit) -> None:
-    """Describe inputs and outputs, and remove traces of how and where the graph was made."""
-    for node in graph.node:
-        del node.metadata_props[:]
-    del graph.value_info[:]
-    ports, values = predictor.inputs + predictor.outputs, (*graph.input, *graph.output)
-    for port, value in zip(ports, values, strict=True):
-        del value.metadata_props[:]
-        value.doc_string = port.meaning
-        if port.batch_axis is not None:
-            value.type.tensor_type.shape.dim[port.batch_axis].dim_param = "batch"
-
-
-def ask_onnx(content: bytes, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def ask_onnx(content: bytes, inputs: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return score and label, computed by onnxruntime."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(content)
-    pairs = zip(session.get_inputs(), inputs, strict=True)
-    score, label = session.run(None, {node.name: tensor.numpy() for node, tensor in pairs})
-    return torch.from_numpy(np.asarray(score)), torch.from_numpy(np.asarray(label))
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4  # what it says of a graph is for whoever made it
+    session = onnxruntime.InferenceSession(content, quiet)
+    names = [node.name for node in session.get_inputs()]
+    score, label = session.run(["score", "label"], dict(zip(names, inputs, strict=True)))
+    return score, label
 
 
 @contextmanager

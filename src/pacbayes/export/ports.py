@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import nn
 
-__all__ = ["Explicit", "Port", "Shape"]
+from pacbayes.data.frame import Kind
+
+__all__ = ["Explicit", "Port", "RawColumn", "Shape"]
 
 Shape = tuple[int | str, ...]
 
@@ -31,12 +33,37 @@ class Port:
 
 
 @dataclass(frozen=True)
+class RawColumn:
+    """A column of the run's table.
+
+    Attributes:
+        codes: of the texts that the encoding knows and of missing values; empty for numbers.
+        other: the code of any other text.
+    """
+
+    name: str
+    kind: Kind
+    codes: dict[str, int] = field(default_factory=dict)
+    other: int = 0
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its cells are numbers."""
+        return self.kind is Kind.NUMBER
+
+
+@dataclass(frozen=True)
 class Explicit:
-    """A module from (x, *noise) to (score, label), with its inputs and outputs."""
+    """A module from (x, *noise) to (score, label), with its inputs and outputs.
+
+    Attributes:
+        columns: those of `x`, if it has rows of a table: numbers, and codes of texts.
+    """
 
     module: nn.Module
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    columns: tuple[RawColumn, ...] = ()
 
     @property
     def noise(self) -> tuple[Port, ...]:

@@ -113,7 +113,7 @@ def _front(
 
 def _score(outputs: int, meaning: str) -> Port:
     if outputs == 1:
-        return Port("score", ("batch",), "float64", f"{meaning}; class 1 where positive")
+        return Port("score", ("batch",), "float64", f"{meaning}; the second class where positive")
     return Port("score", ("batch", outputs), "float64", f"{meaning}; the class of the largest")
 
 
