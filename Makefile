@@ -99,8 +99,9 @@ tables: .venv/installed
 tuning: .venv/installed
 	$(BIN)/python benchmarks/tuning.py
 
+# What was run before is in benchmarks/mutants.jsonl; only what has changed since is run again.
 mutants: .venv/installed
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/gate.py --summary benchmarks/mutants.md
 
 # Kills, failing calls, concurrent processes and damaged files; it continues what was stopped.
 faults: .venv/installed
