@@ -159,7 +159,10 @@ def failing_without(results: Collection[Result]) -> list[str]:
     """Return the tests that caught a defect, but fail without any."""
     tests = {r.caught for r in results if r.caught and r.caught.startswith("tests/")}
     with _copy() as source:
-        return failures(source, sorted(tests), all_of_them=True) if tests else []
+        failed = failures(source, sorted(tests), all_of_them=True) if tests else []
+    if failed and not set(failed) <= tests:
+        raise SystemExit(f"without any defect: {failed[0]}")
+    return failed
 
 
 def failures(source: Path, tests: Sequence[str], *, all_of_them: bool = False) -> list[str]:
@@ -170,7 +173,7 @@ def failures(source: Path, tests: Sequence[str], *, all_of_them: bool = False) -
     out = source.parent / "failures.json"
     out.unlink(missing_ok=True)
     arguments = [*tests] if all_of_them else ["-x", *tests]
-    process = PROCESSES.Process(target=_run, args=(source, arguments, out))
+    process = PROCESSES.Process(target=_run, args=(ROOT, source, arguments, out))
     process.start()
     process.join(LIMIT)
     if process.is_alive():
@@ -198,12 +201,12 @@ class _Failures:
             self.names.append(report.nodeid)
 
 
-def _run(source: Path, arguments: list[str], out: Path) -> None:
+def _run(root: Path, source: Path, arguments: list[str], out: Path) -> None:
     """Run pytest with the package in `source`; end with its exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    os.chdir(ROOT)
+    os.chdir(root)
     os.environ["PYTHONPATH"] = str(source)
     sys.path.insert(0, str(source))
     found = _Failures()
