@@ -217,24 +217,27 @@ def test_these_commands_need_no_more(arguments, pacbayes_without):
     assert out
 
 
-def imported(path):
-    """Names of modules that a file imports when it is imported itself."""
+def imported(path, *, later):
+    """Names of modules that a file imports: when it is imported itself, or later, in a function."""
     tree = ast.parse(path.read_text())
-    later = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    later += [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
-    ]
-    skipped = {id(node) for part in later for node in ast.walk(part)}
-    for node in ast.walk(tree):
-        if id(node) in skipped:
+    parts = list(ast.walk(tree))
+    types = [n for n in parts if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    functions = [n for n in parts if isinstance(n, ast.FunctionDef)]
+    within = {id(node) for function in functions for node in ast.walk(function)}
+    skipped = {id(node) for part in types for node in ast.walk(part)}
+    for node in parts:
+        if id(node) in skipped or (id(node) in within) != later:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def foreign(names):
+    found = {name.partition(".")[0] for name in names}
+    return found - sys.stdlib_module_names - {"pacbayes", "__future__"}
 
 
 def file_of(module):
@@ -244,23 +247,40 @@ def file_of(module):
     return found[0] if found else None
 
 
-def test_all_that_verify_imports_does_without_other_packages():
-    """Also the parts of it that the folders above do not reach."""
-    paths = (*("cli", "cli.verify", "cli.classifiers", "cli.console"), "__main__", "verify")
-    todo = [f"pacbayes.{path}" for path in (*paths, "certified.saved.checking", "bounds.domain")]
-    ours, others = set(), {}
+def reached(*modules):
+    """Our modules that are imported with some of them, and their files."""
+    todo, found = [f"pacbayes.{module}" for module in modules], {}
     while todo:
         module = todo.pop()
-        if (path := file_of(module)) is None or module in ours:
+        if (path := file_of(module)) is None or module in found:
             continue
-        ours.add(module)
-        names = list(imported(path))
+        found[module] = path
+        names = imported(path, later=False)
         todo += [name for name in names if name.startswith("pacbayes")]
         todo += [module.rpartition(".")[0]]  # a package is imported before its modules
-        others |= {name.partition(".")[0]: module for name in names}
-    assert {"pacbayes.data.sample", "pacbayes.enclosures", "pacbayes.redraw"} <= ours
-    foreign = others.keys() - sys.stdlib_module_names - {"pacbayes", "__future__"}
-    assert foreign == set(NEEDED), {name: others[name] for name in foreign - set(NEEDED)}
+    return found
+
+
+VERIFIER = ("verify", "certified.saved.checking")
+
+
+def test_all_that_verify_imports_does_without_other_packages():
+    """Also the parts of it that the folders above do not reach."""
+    commands = ("__main__", "cli", "cli.verify", "cli.classifiers", "cli.console", "bounds.domain")
+    ours = reached(*commands, *VERIFIER)
+    assert {"pacbayes.data.sample", "pacbayes.enclosures", "pacbayes.redraw"} <= ours.keys()
+    needed = {module: foreign(imported(path, later=False)) for module, path in ours.items()}
+    assert set.union(*needed.values()) == set(NEEDED), needed
+
+
+def test_the_verifier_imports_little_later():
+    """SciPy for --full, pyarrow for tables, torch for a method that it does not call."""
+    ours = reached(*VERIFIER)
+    later = {module: foreign(imported(path, later=True)) for module, path in ours.items()}
+    others = {(m.removeprefix("pacbayes."), name) for m, names in later.items() for name in names}
+    tables = {f"data.{name}" for name in ("arrow", "cells", "text_file")}
+    expected = {("redraw", "scipy"), ("data.dataset", "torch")}
+    assert others == expected | {(module, "pyarrow") for module in tables}
 
 
 def test_the_documentation_installs_what_is_needed():
