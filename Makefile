@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables pbgnet bench peers recipes priors modules growth scaling reading tables tuning mutants faults dist release clean
+.PHONY: run test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -79,6 +79,10 @@ priors: .venv/installed
 growth: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/growth.py
 
+# The size of what `verify` alone needs, beside that of everything.
+sceptic: .venv/installed
+	$(BIN)/python benchmarks/sceptic.py
+
 # A thousand simulated workers on the store of runs.
 scaling: .venv/installed
 	PYTHONPATH=tests $(BIN)/python benchmarks/scaling.py
@@ -99,8 +103,9 @@ tables: .venv/installed
 tuning: .venv/installed
 	$(BIN)/python benchmarks/tuning.py
 
+# What was run before is in benchmarks/mutants.jsonl; only what has changed since is run again.
 mutants: .venv/installed
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/gate.py --summary benchmarks/mutants.md
 
 # Kills, failing calls, concurrent processes and damaged files; it continues what was stopped.
 faults: .venv/installed

@@ -1,20 +1,10 @@
-"""The mutation gate: defects sown into bounds, certificates and their like, all to be caught.
+"""Defects to sow into bounds, certificates and their like; `make mutants` runs tests/gate.py.
 
 Each is one edit of one file, made in a copy of the package; the tests named with it must then fail.
-`make mutants` runs them all, one for each core at a time, and exits with 1 if any survives.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-ROOT = Path(__file__).parent.parent
 CERTIFICATE = "tests/certificates/test_certificate.py tests/networks/test_risk.py"
 FIXED_C = "tests/bounds/test_fixed_c.py"
 PLAN = "tests/bounds/test_planning.py"
@@ -836,46 +826,3 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "tests/export/test_tables.py",
     ),
 ]
-
-
-def survives(file: str, there: str, defect: str, tests: str) -> bool:
-    with tempfile.TemporaryDirectory() as name:
-        copy = Path(name) / "src"
-        shutil.copytree(ROOT / "src", copy)
-        path = copy / "pacbayes" / file
-        text = path.read_text()
-        if there not in text:
-            raise SystemExit(f"{file} has no {there!r}: bring tests/mutants.py up to date")
-        path.write_text(text.replace(there, defect, 1))
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        done = subprocess.run(
-            [*command, *tests.split()],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            check=False,
-        )
-        return done.returncode == 0
-
-
-def main() -> None:
-    """Sow every defect, or those in files whose path contains an argument."""
-    chosen = [m for m in MUTANTS if not sys.argv[1:] or any(part in m[0] for part in sys.argv[1:])]
-    suites = sorted({tests for *_, tests in chosen})
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        sound = pool.map(
-            lambda tests: survives("bounds/ledger.py", "Ledger", "Ledger", tests), suites
-        )
-        if failing := [tests for tests, passed in zip(suites, sound, strict=True) if not passed]:
-            raise SystemExit(f"{', '.join(failing)}: fails without any defect")
-        survivors = 0
-        for mutant, alive in zip(chosen, pool.map(lambda m: survives(*m), chosen), strict=True):
-            survivors += alive
-            file, there, defect, _ = mutant
-            print("SURVIVED" if alive else "caught  ", file, "·", there, "→", defect, flush=True)
-    print(f"{len(chosen) - survivors} of {len(chosen)} caught")
-    sys.exit(survivors > 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,10 @@
-"""Optional packages, and the extras of this package that install them."""
+"""Packages that may be missing, and how to install them."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-__all__ = ["EXTRAS", "missing", "require"]
+__all__ = ["EXTRAS", "missing", "remedy", "require"]
 
 EXTRAS = {
     "plots": ("matplotlib",),
@@ -13,6 +13,7 @@ EXTRAS = {
     "tensorboard": ("tensorboard",),
     "models": ("skops",),
 }
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "flint": "python-flint"}
 
 
 def missing(extra: str) -> list[str]:
@@ -29,6 +30,15 @@ def require(extra: str, purpose: str) -> None:
     if packages := missing(extra):
         names = ", ".join(packages)
         raise ValueError(f"{purpose} needs {names}: pip install 'pacbayes[{extra}]'")
+
+
+def remedy(error: ModuleNotFoundError) -> str | None:
+    """Return what to install if a package of others is missing; None for a module of this one."""
+    package = str(error.name).partition(".")[0]
+    if error.name is None or package == "pacbayes":
+        return None
+    distribution = _DISTRIBUTIONS.get(package, package)
+    return f"needs {distribution}, which is not installed: pip install {distribution}"
 
 
 def _installed(package: str) -> bool:

@@ -18,13 +18,13 @@ from dataclasses import fields
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "DamagedFileError",
@@ -65,6 +65,8 @@ def tensors_sha256(tensors: Mapping[str, Tensor], record: Any = None) -> str:
 
 
 def _serialised(tensors: Mapping[str, Tensor], record: Any) -> bytes:
+    from safetensors.torch import save
+
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     # One key only: safetensors writes several in any order, but equal runs must give equal bytes.
@@ -321,6 +323,8 @@ def _umask() -> int:
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    import torch
+
     hasher = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

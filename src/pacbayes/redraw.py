@@ -1,7 +1,7 @@
 """Make a certificate's random numbers again from seeds and keys, without PyTorch.
 
 Used by `verify` alone: the means of a data-free prior, a network that was drawn and kept, and the
-draws by which the risk was sampled.
+draws by which the risk was sampled. Only these draws need SciPy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 
 __all__ = ["BLOCK", "Body", "Measured", "is_data_free", "is_kept", "measure", "measure_shared"]
 
@@ -296,6 +295,8 @@ class _Placed:
 
     def pre_activations(self, mean: Array, scale: Array) -> tuple[Array, Array]:
         """Return draws of the next layer, (T, B, units), and where a sign is doubtful, (T, B)."""
+        from scipy.special import ndtr
+
         examples, units = mean.shape[-2:]
         U, V = self._uniforms(examples, (units + 1) // 2)
         if self._signs:
@@ -333,6 +334,8 @@ class _Placed:
 
 def _summed(layers: Sequence[Layer], x: Array, y: Array, step: float) -> Array:
     """Return the loss of each example, (1, B), summed over all values of sign units."""
+    from scipy.special import ndtr
+
     a, weight = x, np.eye(len(x))
     for layer in layers[:-1]:
         if len(layer.bias) > _MOST_SIGNS:
@@ -348,6 +351,8 @@ def _summed(layers: Sequence[Layer], x: Array, y: Array, step: float) -> Array:
 
 def _last(layer: Layer, a: Array, y: Array, step: float) -> Array:
     """Return P(the label does not win) at activations a, integrated over the last layer."""
+    from scipy.special import log_ndtr, ndtr
+
     mean, scale = layer.moments(a)
     if mean.shape[-1] == 1:
         return np.asarray(ndtr((1 - 2 * y) * (mean / scale)[..., 0]))

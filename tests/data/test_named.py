@@ -17,8 +17,10 @@ def test_digits_are_two_halves_with_a_fixed_split():
     assert load("digits").train_sha256 == data.train_sha256
     from sklearn.datasets import load_digits
 
-    digits = load_digits().target
+    x, digits = load_digits(return_X_y=True)
     assert (data.signs("test") == np.where(digits[4::5] >= 5, 1, -1)).all()
+    assert (load("ten-digits").y_test == digits[4::5]).all()
+    assert (data.x_test == (x[4::5] / 16).astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("name", ["binary-mnist", "mnist", "binary-fashion-mnist"])

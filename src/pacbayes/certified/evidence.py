@@ -94,11 +94,3 @@ def evidence_of(chosen: Chosen, contest: Contest) -> Evidence:
         x_sha256=features_sha256(contest.X),
         layout=Layout.of(contest.X),
     )
-
-
-def _kept(contest: Contest) -> Array | None:
-    """Return the rows that remain after copies were removed; None if they were not."""
-    if not contest.settings["deduplicate"]:
-        return None
-    rows: Array = np.union1d(contest.split.own, contest.split.bound)
-    return rows

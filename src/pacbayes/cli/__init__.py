@@ -29,6 +29,7 @@ from pacbayes.cli.reproduce import reproduce
 from pacbayes.cli.streams import discard_output, failing_output, prepare_streams, say
 from pacbayes.cli.train import train
 from pacbayes.cli.verify import verify
+from pacbayes.extras import remedy
 
 __all__ = ["app", "main"]
 
@@ -93,6 +94,11 @@ def _run(arguments: list[str]) -> int | None:
         return _call(arguments)
     except BrokenPipeError:
         return _NOBODY_READS
+    except ModuleNotFoundError as error:  # as where only what `verify` needs is installed
+        if (what := remedy(error)) is None or _wants_traceback(error):
+            raise
+        say(f"error: this command {what}")
+        return 2
     except (typer.TyperException, *_BAD_INPUT) as error:
         if _wants_traceback(error):
             raise
