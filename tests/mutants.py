@@ -16,6 +16,7 @@ ESTIMATOR = "tests/test_sklearn.py -k not(scikit_learn_has)"
 EXAMPLES = "tests/data/test_sample.py"
 FORGED = "tests/attacks/test_forged_files.py"
 CARELESS = "tests/attacks/test_careless_use.py"
+LYING = "tests/attacks/test_lying_networks.py"
 REDRAW = "tests/test_redraw.py"
 PARTS, DEALT = "tests/networks/test_parts.py", "tests/certificates/test_executors.py"
 KEYED = "tests/networks/test_risk.py tests/attacks/test_forged_files.py"
@@ -167,7 +168,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "range(1, 1)",
         "tests/training/test_priors.py",
     ),
-    ("certificates/certify.py", "    network.seal_prior()\n", "", CERTIFICATE),
+    ("certificates/certify.py", "    exact.seal_prior()\n", "", CERTIFICATE),
     ("certificates/certify.py", "(2 if pairs else 1)", "1", CERTIFICATE),
     (
         "certificates/kept.py",
@@ -204,7 +205,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/quadrature.py", "= 0.4, 5.5", "= 0.4, 3.0", QUADRATURE),
     ("networks/quadrature.py", "cumulative.clamp_(min=1e-300)", "cumulative", QUADRATURE),
     (
-        "networks/weights.py",
+        "networks/gaussian.py",
         "far.square() - near.square()) + s0 - s",
         "far.square() - near.square())",
         DRAWN,
@@ -219,12 +220,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certify.py", 'ledger["monte-carlo"] if', "delta if", CERTIFICATE),
     ("networks/network.py", "now[1] != then[1]", "False", CERTIFICATE),
     ("networks/network.py", "now[0] != then[0]", "False", CERTIFICATE),
-    (
-        "certificates/certify.py",
-        "in_float64(copy.deepcopy(network)).eval()",
-        "in_float64(copy.deepcopy(network))",
-        CERTIFICATE,
-    ),
+    ("networks/plain.py", "in_float64(made).eval()", "in_float64(made)", CERTIFICATE),
     (
         "certificates/certify.py",
         "best_of if bound == BEST_OF",
@@ -336,7 +332,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/expectations.py", "_REACH = 7.0", "_REACH = 3.0", EXPECTATIONS),
     ("networks/expectations.py", "self._known().squared", "Strip(40.0, 1.0)", EXPECTATIONS),
     ("certificates/outputs.py", "activation.square(mean, deviation)", "first.square()", OUTPUTS),
-    ("certificates/outputs.py", "    network.seal_prior()\n", "", OUTPUTS),
+    ("certificates/outputs.py", "    exact.seal_prior()\n", "", LYING),
     ("certificates/outputs.py", "kl_chernoff(upper, ", "kl_chernoff(upper, 2 * ", OUTPUTS),
     ("networks/risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
     (
@@ -474,7 +470,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         ATTACKS,
     ),
     ("networks/network.py", "if self._sealed is None:", "if False:", ATTACKS),
-    ("certificates/certify.py", "    _check_known(exact)\n", "", ATTACKS),
+    ("networks/plain.py", "if type(part) is not kind:", "if False:", LYING),
     ("data/pipelines.py", "and _requires_fit(step)", "and False", ATTACKS),
     ("data/pipelines.py", "elif not isinstance(owner, _UNCHANGED)", "elif False", ATTACKS),
     ("data/pipelines.py", "_requires_fit(estimator) and _is_fitted(estimator)", "False", ATTACKS),
@@ -825,4 +821,24 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "else predictor",
         "tests/export/test_tables.py",
     ),
+    ("networks/plain.py", "    _compare(part, made, name)\n", "", LYING),
+    ("networks/plain.py", '    _compare(network, made, "")\n', "", LYING),
+    ("networks/plain.py", "    _check_classes()\n    kind", "    kind", LYING),
+    ("networks/plain.py", "        _check_own(exact.body.module)", "        pass", LYING),
+    ("networks/plain.py", "        _check_same(given, gaussians(exact))", "        pass", LYING),
+    ("networks/plain.py", "callable(getattr(nn.Module, key, None))", "False", LYING),
+    ("networks/plain.py", "if key in _HOOKS and value:", "if False:", LYING),
+    ("networks/plain.py", "and id(found) not in registered", "and False", LYING),
+    ("networks/plain.py", "type(tensor) not in (Tensor, nn.Parameter)", "False", LYING),
+    ("networks/plain.py", "if tensors[key].shape != own.shape:", "if False:", LYING),
+    ("networks/plain.py", "any(given is known for known in allowed)", "True", LYING),
+    ("networks/plain.py", "type(given) is OutputActivation and given == known", "True", LYING),
+    ("networks/plain.py", "if FUNCTIONS != _FUNCTIONS:", "if False:", LYING),
+    ("networks/plain.py", 'made._sealed = state.get("_sealed")', "made._sealed = None", LYING),
+    ("networks/gaussian.py", "divergence(law_of(g)).item() for", "g.kl().item() for", LYING),
+    ("networks/gaussian.py", "for name, m in parts_of(module)", "for name, m in module.named_modules()", LYING),
+    ("networks/weights.py", "_copies(own)) for", "own) for", LYING),
+    ("certificates/certify.py", "    _check_seed(exact)\n", "", LYING),
+    ("certificates/certify.py", "if executor is not in_turn and not dealt:", "if False:", LYING),
+    ("certificates/certify.py", "type(given) not in (Assumptions, type(None))", "False", LYING),
 ]

@@ -275,7 +275,7 @@ def _compare(given: object, made: nn.Module, name: str) -> None:
     own, expected = _state(given, type(made), shown), vars(made)
     for key in sorted(own.keys() ^ expected.keys()):
         raise _fault(f"{shown} has {key!r} of its own" if key in own else f"{shown} has no {key!r}")
-    for key in expected.keys() - set(_READ):
+    for key in sorted(expected.keys() - set(_READ)):
         _compare_values(own[key], expected[key], f"{shown}.{key}")
     for key, part in expected["_modules"].items():
         if not (key == "module" and isinstance(made, Deterministic | Sampled | Evaluated)):
