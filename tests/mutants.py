@@ -836,7 +836,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/plain.py", "if FUNCTIONS != _FUNCTIONS:", "if False:", LYING),
     ("networks/plain.py", 'made._sealed = state.get("_sealed")', "made._sealed = None", LYING),
     ("networks/gaussian.py", "divergence(law_of(g)).item() for", "g.kl().item() for", LYING),
-    ("networks/gaussian.py", "for name, m in parts_of(module)", "for name, m in module.named_modules()", LYING),
+    (
+        "networks/gaussian.py",
+        "for name, m in parts_of(module)",
+        "for name, m in module.named_modules()",
+        LYING,
+    ),
     ("networks/weights.py", "_copies(own)) for", "own) for", LYING),
     ("certificates/certify.py", "    _check_seed(exact)\n", "", LYING),
     ("certificates/certify.py", "if executor is not in_turn and not dealt:", "if False:", LYING),
