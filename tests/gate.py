@@ -64,6 +64,7 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     PROCESSES.set_forkserver_preload(FORKED)
     chosen = [m for m in MUTANTS if not options.parts or any(p in m[0] for p in options.parts)]
+    _refuse_stale(chosen)
     results = _read(options.log)
     todo = [m for m in chosen if key_of(m) not in results]
     print(f"{len(chosen)} defects, of which {len(chosen) - len(todo)} were sown before", flush=True)
@@ -88,6 +89,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--log", type=Path, default=ROOT / "benchmarks" / "mutants.jsonl")
     parser.add_argument("--summary", type=Path)
     return parser.parse_args()
+
+
+def _refuse_stale(mutants: Sequence[Mutant]) -> None:
+    for file, there, *_ in mutants:
+        if there not in (ROOT / "src" / "pacbayes" / file).read_text():
+            raise SystemExit(f"{file} has no {there!r}: bring tests/mutants.py up to date")
 
 
 def _read(log: Path) -> dict[str, Result]:
@@ -126,10 +133,7 @@ def sow(mutant: Mutant, last: str | None) -> Result:
     key, began = key_of(mutant), time.monotonic()
     with _copy() as source:
         path = source / "pacbayes" / file
-        text = path.read_text()
-        if there not in text:
-            raise SystemExit(f"{file} has no {there!r}: bring tests/mutants.py up to date")
-        path.write_text(text.replace(there, defect, 1))
+        path.write_text(path.read_text().replace(there, defect, 1))
         failed = failures(source, [last]) if last else []
         if failed in ([], NONE):
             failed = failures(source, _own_first(file, tests))
