@@ -56,7 +56,12 @@ class Result:
 
     def __str__(self) -> str:
         fate = "SURVIVED" if self.caught is None else "caught"
-        return f"{fate}, {self.seconds:.0f} s: {self.file} · {self.there} → {self.defect}"
+        return f"{fate}, {self.seconds:.0f} s: {self.file} · {self.change}"
+
+    @property
+    def change(self) -> str:
+        """The edit, in one line."""
+        return f"`{' '.join(self.there.split())}` → `{' '.join(self.defect.split())}`"
 
 
 def main() -> int:
@@ -245,7 +250,7 @@ def _table(results: Collection[Result], failing: Collection[str]) -> str:
             for file, n in sorted(all_of.items())
         ),
         *(["", "Not caught:", ""] if missed or unsound else []),
-        *(f"- `{r.file}`: `{r.there}` → `{r.defect}`" for r in missed),
+        *(f"- `{r.file}`: {r.change}" for r in missed),
         *(f"- `{r.file}`: {r.caught} fails without any defect" for r in unsound),
     ]
     return "\n".join(lines) + "\n"
