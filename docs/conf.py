@@ -62,6 +62,7 @@ _PAGES = {
     "../benchmarks/recipes.md": "measurements/recipes.md",
     "../benchmarks/results.md": "measurements/speed.md",
     "../benchmarks/scaling.md": "measurements/scaling.md",
+    "../benchmarks/sceptic.md": "measurements/sceptic.md",
     "../benchmarks/tables.md": "measurements/tables.md",
     "../benchmarks/tuning.md": "measurements/tuning.md",
     "../benchmarks/waiting.md": "measurements/speed.md",

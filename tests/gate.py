@@ -56,7 +56,12 @@ class Result:
 
     def __str__(self) -> str:
         fate = "SURVIVED" if self.caught is None else "caught"
-        return f"{fate}, {self.seconds:.0f} s: {self.file} · {self.there} → {self.defect}"
+        return f"{fate}, {self.seconds:.0f} s: {self.file} · {self.change}"
+
+    @property
+    def change(self) -> str:
+        """The edit, in one line."""
+        return f"`{' '.join(self.there.split())}` → `{' '.join(self.defect.split())}`"
 
 
 def main() -> int:
@@ -64,6 +69,7 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     PROCESSES.set_forkserver_preload(FORKED)
     chosen = [m for m in MUTANTS if not options.parts or any(p in m[0] for p in options.parts)]
+    _refuse_stale(chosen)
     results = _read(options.log)
     todo = [m for m in chosen if key_of(m) not in results]
     print(f"{len(chosen)} defects, of which {len(chosen) - len(todo)} were sown before", flush=True)
@@ -88,6 +94,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--log", type=Path, default=ROOT / "benchmarks" / "mutants.jsonl")
     parser.add_argument("--summary", type=Path)
     return parser.parse_args()
+
+
+def _refuse_stale(mutants: Sequence[Mutant]) -> None:
+    for file, there, *_ in mutants:
+        if there not in (ROOT / "src" / "pacbayes" / file).read_text():
+            raise SystemExit(f"{file} has no {there!r}: bring tests/mutants.py up to date")
 
 
 def _read(log: Path) -> dict[str, Result]:
@@ -126,10 +138,7 @@ def sow(mutant: Mutant, last: str | None) -> Result:
     key, began = key_of(mutant), time.monotonic()
     with _copy() as source:
         path = source / "pacbayes" / file
-        text = path.read_text()
-        if there not in text:
-            raise SystemExit(f"{file} has no {there!r}: bring tests/mutants.py up to date")
-        path.write_text(text.replace(there, defect, 1))
+        path.write_text(path.read_text().replace(there, defect, 1))
         failed = failures(source, [last]) if last else []
         if failed in ([], NONE):
             failed = failures(source, _own_first(file, tests))
@@ -241,7 +250,7 @@ def _table(results: Collection[Result], failing: Collection[str]) -> str:
             for file, n in sorted(all_of.items())
         ),
         *(["", "Not caught:", ""] if missed or unsound else []),
-        *(f"- `{r.file}`: `{r.there}` → `{r.defect}`" for r in missed),
+        *(f"- `{r.file}`: {r.change}" for r in missed),
         *(f"- `{r.file}`: {r.caught} fails without any defect" for r in unsound),
     ]
     return "\n".join(lines) + "\n"

@@ -71,6 +71,12 @@ def test_the_test_that_failed_last_time_is_run_first_and_the_others_if_it_passes
     assert gate.sow(survivor, "tests/b/test_a.py::test_two").caught is None
 
 
+def test_a_defect_without_its_place_is_refused_before_any_is_sown(monkeypatch, root):
+    with pytest.raises(SystemExit, match="bring tests"):
+        run(monkeypatch, root, FATAL, ("three", "four"))
+    assert not (root / "log.jsonl").exists()
+
+
 def test_what_does_not_end_as_it_should_is_named(monkeypatch, root):
     with pytest.raises(SystemExit, match="no tests ran"):
         gate.sow(("a.py", *FATAL, "tests/b/test_a.py -k gone"), None)
