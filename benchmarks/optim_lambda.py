@@ -25,7 +25,6 @@ from pacbayes import paper
 from pacbayes.bounds import ALPHA, catoni, catoni_lambda
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
-from pacbayes.files import load_json
 
 HERE = Path(__file__).parent
 STORE = Store(HERE.parent / "results" / "paper")
@@ -71,8 +70,7 @@ def measured(column: str) -> Point:
     found = []
     for c, summary in STORE.summaries(Sweep((column,)).repeated(STORE)):
         if summary.learned:
-            history = load_json(STORE.place(c) / "history.json")
-            lam = next(e["lam"] for e in history if e["epoch"] == summary.epoch)
+            lam = next(e.lam for e in STORE.history(c) or () if e.epoch == summary.epoch)
             found.append((lam, summary.train_linear, summary.kl or 0.0))
     return Point(*map(statistics.fmean, zip(*found, strict=True)))
 

@@ -10,11 +10,11 @@ import pytest
 
 from pacbayes.bounds import percent_up, small_kl
 from pacbayes.data.idx import cache_folder
-from pacbayes.experiments.columns import COLUMNS, Configuration
+from pacbayes.experiments.archive import read_archive
+from pacbayes.experiments.columns import COLUMNS
 from pacbayes.experiments.store import Store
 from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import grid_table, lines, render, table1, table2
-from pacbayes.files import load_record
 from pacbayes.training.loop import VACUOUS
 from pacbayes.verify import verify
 
@@ -253,9 +253,10 @@ def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets(reproduced
 
 def test_every_committed_run_has_the_name_of_its_configuration():
     """Runs of earlier editions have other names, and do not count."""
-    paths = list((RESULTS / "paper" / "runs").glob("*/configuration.json"))
-    assert paths
-    assert [p for p in paths if load_record(Configuration, p).key != p.parent.name] == []
+    archives = map(read_archive, (RESULTS / "paper" / "runs").glob("*.jsonl"))
+    runs = {key: run for archive in archives for key, run in archive.items()}
+    assert runs
+    assert [key for key, run in runs.items() if run.configuration.key != key] == []
 
 
 def test_the_search_is_that_of_the_committed_store():

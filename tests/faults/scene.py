@@ -141,7 +141,7 @@ def _commands(*, whole: bool) -> list[tuple[object, ...]]:
         resume("learned"),
         ("certify", "learned"),
         ("certify", "learned", "--per-class"),
-        *((FIT, store) if whole else ()),
+        *((FIT, store, ("reproduce", "pack", "--out", "store")) if whole else ()),
     ]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 _SWEEP = ("dataset", "columns", "repeats", "epochs", "grid")  # the options that make a sweep
-What = Literal["table1", "table2", "grid", "figures", "status", "slurm"]
+What = Literal["table1", "table2", "grid", "figures", "status", "pack", "slurm"]
 Format = Literal["terminal", "markdown", "csv", "latex"]
 
 
@@ -37,7 +37,7 @@ def reproduce(
         typer.Argument(
             metavar="WHAT",
             help="table1, table2, grid (the search), figures, status (progress), "
-            "slurm (a job script).",
+            "pack (finished runs into one file per column), slurm (a job script).",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Store of runs; finished runs in it are kept.")],
@@ -92,6 +92,8 @@ def reproduce(
     sweep = _sweep(columns, dataset, epochs, repeats, grid, search_only=what == "grid")
     if what == "status":
         _status(sweep if _asked(context) else sweep.or_last(store), store, as_json=as_json)
+    elif what == "pack":
+        _pack(store, asked=_asked(context), as_json=as_json)
     elif what == "slurm":
         _slurm(sweep, store)
     else:
@@ -203,6 +205,20 @@ def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
         print(json.dumps(asdict(found)))
     else:
         sweeps.show_status(found, store)
+
+
+def _pack(store: Store, *, asked: bool, as_json: bool) -> None:
+    from pacbayes.cli import sweeps
+    from pacbayes.experiments.store import pack
+
+    if asked:
+        options = ", ".join(f"--{name}" for name in _SWEEP)
+        raise ValueError(f"pack takes every finished run of a store; leave out {options}")
+    packed = pack(store)
+    if as_json:
+        print(json.dumps(asdict(packed)))
+    else:
+        sweeps.show_packed(packed, store)
 
 
 def _slurm(sweep: Sweep, store: Store) -> None:

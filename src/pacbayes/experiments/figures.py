@@ -17,10 +17,11 @@ from pacbayes.experiments.sweep import Sweep
 from pacbayes.experiments.tables import Line, lines
 from pacbayes.experiments.variances import gradient_variances, output_variances
 from pacbayes.extras import require
-from pacbayes.files import load_json, write_atomically
+from pacbayes.files import write_atomically
 from pacbayes.networks.architecture import build_network
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
+from pacbayes.training.loop import Evaluation
 from pacbayes.training.trainer import train
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _name_lines(figure: Figure, axes: Any) -> Figure:
 
 def _curves(sweep: Sweep, store: Store) -> Figure | None:
     """Bound, training risk and KL over epochs, for the first repeat of a column that learned."""
-    histories = _histories(sweep, store)
+    histories = sweep.histories(store)
     if not histories:
         return None
     figure, axes = _figure(3)
@@ -84,20 +85,16 @@ def _curves(sweep: Sweep, store: Store) -> Figure | None:
     return _name_lines(figure, axes[1])
 
 
-def _histories(sweep: Sweep, store: Store) -> dict[str, Any]:
-    paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
-    return {name: load_json(path) for name, path in paths.items() if path.exists()}
-
-
-def _plot_history(axes: Sequence[Any], column: str, history: Any, i: int) -> None:
+def _plot_history(axes: Sequence[Any], column: str, history: Sequence[Evaluation], i: int) -> None:
     """Plot the i-th column's evaluations; mlp has only a risk."""
     bound, risk, kl = axes
     curves = [(risk, "risk", 100)]
     curves += [] if column == "mlp" else [(bound, "bound", 100), (kl, "kl", 1)]
-    epochs, line = [e["epoch"] for e in history], ("-", "--", ":")[i // 10]
+    epochs, line = [e.epoch for e in history], ("-", "--", ":")[i // 10]
     style = {"color": f"C{i % 10}", "linestyle": line, "marker": ".", "markersize": 3}
     for a, key, unit in curves:
-        a.plot(epochs, [unit * e[key] for e in history], label=column, linewidth=1.2, **style)
+        values = [unit * getattr(e, key) for e in history]
+        a.plot(epochs, values, label=column, linewidth=1.2, **style)
 
 
 def _votes(found: Sequence[Line]) -> Figure | None:

@@ -6,6 +6,9 @@ runs/<key>/run.json, …         an ordinary run folder (`pacbayes.runs.folder`)
 runs/<key>/resets.json         attempts that were given up
 runs/<key>/summary.json        its results: the run is done
 runs/<key>/error.txt           why it failed, if it did
+runs/<column>.jsonl            an archive of finished runs, whose folders are not needed any more
+
+What a run's folder does not say, the archive says.
 """
 
 from __future__ import annotations
@@ -16,55 +19,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from pacbayes.experiments.archive import (
+    MEMBERS,
+    Archived,
+    Summary,
+    diverged,
+    read_archive,
+    read_folder,
+    save_archive,
+)
 from pacbayes.experiments.columns import Configuration
-from pacbayes.files import load_record, remove_parts, save_json, write_atomically
+from pacbayes.files import exclusive, load_record, remove_parts, save_json, write_atomically
 from pacbayes.runs.clock import SYSTEM, Clock
 from pacbayes.runs.lease import Lease, names_in
 from pacbayes.runs.writing import writer
-from pacbayes.training.loop import VACUOUS
+from pacbayes.training.checkpoints import read_history
+from pacbayes.training.loop import Evaluation
 
-__all__ = ["State", "Store", "Summary"]
+__all__ = ["Packed", "State", "Store", "Summary", "pack"]
 
 State = Literal["done", "running", "failed", "waiting"]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A run's best epoch, by bound, or by training loss where the bound is vacuous.
-
-    Attributes:
-        learned: False if the run ended early because it had not learned.
-        train_linear, bound, kl: those of the best evaluation; the bound in the paper's way.
-        test_zero_one: error of the randomised classifier, with new weights for every test example;
-            for mlp and pbg, of the sign of their output.
-        vote_zero_one: error of the majority vote of a hundred draws; repeats only.
-        small_kl: the small-kl bound at the same risk and KL, without a Monte-Carlo term.
-        certificate: the bound of certificate.json, Monte-Carlo term included; repeats only. Both
-            pay for the priors of resets.
-        attempts: number of starts until the run learned.
-    """
-
-    learned: bool
-    epoch: int
-    train_linear: float
-    bound: float | None
-    kl: float | None
-    test_zero_one: float
-    vote_zero_one: float | None
-    small_kl: float | None
-    certificate: float | None
-    seconds: float
-    attempts: int
-    versions: dict[str, str]
-
-    @property
-    def guide(self) -> tuple[bool, float, float]:
-        """The key by which runs rank: those that learned first, then the bound, then the loss.
-
-        A bound that is missing or prints as 100 % counts as 1.
-        """
-        bound = 1.0 if self.bound is None else self.bound
-        return not self.learned, (bound if bound < VACUOUS else 1.0), self.train_linear
 
 
 @dataclass(frozen=True)
@@ -82,12 +56,21 @@ class Store:
 
     def place(self, configuration: Configuration) -> Path:
         """Return the folder of a run."""
-        return self.folder / "runs" / configuration.key
+        return self._runs / configuration.key
 
     def summary(self, configuration: Configuration) -> Summary | None:
         """Return a finished run's results."""
-        path = self.place(configuration) / "summary.json"
-        return load_record(Summary, path) if path.exists() else None
+        try:
+            return load_record(Summary, self.place(configuration) / "summary.json")
+        except FileNotFoundError:
+            return self._archived(configuration).summary
+
+    def history(self, configuration: Configuration) -> tuple[Evaluation, ...] | None:
+        """Return a run's evaluations; None if it has none."""
+        try:
+            return read_history(self.place(configuration) / "history.json")
+        except FileNotFoundError:
+            return self._archived(configuration).history
 
     def summaries(
         self, configurations: Iterable[Configuration]
@@ -95,6 +78,18 @@ class Store:
         """Return those of the runs that are finished, with their results."""
         pairs = ((c, self.summary(c)) for c in configurations)
         return [(c, summary) for c, summary in pairs if summary is not None]
+
+    def configurations(self) -> list[Configuration]:
+        """Return the configurations of all runs, begun or finished, in the order of their keys."""
+        found = {key: run.configuration for key, run in self._all_archived().items()}
+        for path in self._runs.glob("*/configuration.json"):
+            found[path.parent.name] = load_record(Configuration, path)
+        return [c for _, c in sorted(found.items()) if c is not None]
+
+    def count_finished(self) -> int:
+        """Return the number of runs with a summary."""
+        keys = {key for key, run in self._all_archived().items() if run.summary is not None}
+        return len(keys | {path.parent.name for path in self._runs.glob("*/summary.json")})
 
     def state(self, configuration: Configuration) -> State:
         """Return how far a run is."""
@@ -105,18 +100,21 @@ class Store:
         leases = (self._lease(configuration), self._writer(configuration))
         if any(lease.alive_among(there) for lease in leases):
             return "running"
-        return "failed" if "error.txt" in there else "waiting"
+        archived = self._archived(configuration)
+        if archived.summary is not None:
+            return "done"
+        return "failed" if "error.txt" in there or archived.error else "waiting"
 
     def failure(self, configuration: Configuration) -> str | None:
         """Return why a run failed; None if it did not."""
         try:
             return (self.place(configuration) / "error.txt").read_text().strip()
         except FileNotFoundError:
-            return None
+            return self._archived(configuration).error
 
     def diverged(self, configuration: Configuration) -> bool:
         """Return whether training diverged, which another try would not change."""
-        return "FloatingPointError" in (self.failure(configuration) or "")
+        return diverged(self.failure(configuration))
 
     def settled(self, configuration: Configuration) -> bool:
         """Return whether the run has a result; to have diverged is a result."""
@@ -153,8 +151,91 @@ class Store:
                 save_json(place / "configuration.json", asdict(configuration))
             yield ours
 
+    @property
+    def _runs(self) -> Path:
+        return self.folder / "runs"
+
+    def _archived(self, configuration: Configuration) -> Archived:
+        """Return what the archive says of a run."""
+        runs = read_archive(self._runs / f"{configuration.column}.jsonl")
+        return runs.get(configuration.key, Archived())
+
+    def _all_archived(self) -> dict[str, Archived]:
+        archives = map(read_archive, self._runs.glob("*.jsonl"))
+        return {key: run for runs in archives for key, run in runs.items()}
+
     def _lease(self, configuration: Configuration) -> Lease:
         return Lease(self.place(configuration) / "lease", self.patience, self.clock)
 
     def _writer(self, configuration: Configuration) -> Lease:
         return writer(self.place(configuration), self.clock)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What `pack` did.
+
+    Attributes:
+        runs: in the archives now.
+        added: of these, by this call.
+        removed: folders that held nothing else.
+        kept: folders of archived runs that hold other files too, such as weights.
+    """
+
+    runs: int
+    added: int
+    removed: int
+    kept: int
+
+
+def pack(store: Store) -> Packed:
+    """Write finished runs into the archives of their columns, and remove folders with no more.
+
+    Runs that are in an archive stay there. After a kill at any moment each run is in its archive,
+    in its folder or in both, and the next call continues.
+
+    Raises:
+        ValueError: a folder differs from the archive about a run.
+    """
+    runs = store.folder / "runs"
+    if not runs.is_dir():
+        raise ValueError(f"{store.folder} is not a store of runs; give one made by reproduce")
+    with exclusive(runs):
+        remove_parts(runs)
+        archives = {path.stem: dict(read_archive(path)) for path in runs.glob("*.jsonl")}
+        before = sum(map(len, archives.values()))
+        folders = sorted(path for path in runs.iterdir() if path.is_dir())
+        packed = [place for place in folders if _added(place, archives)]
+        for column, found in archives.items():
+            save_archive(runs / f"{column}.jsonl", found)
+        removed = sum(map(_removed, packed))
+    total = sum(map(len, archives.values()))
+    return Packed(total, total - before, removed, len(packed) - removed)
+
+
+def _added(place: Path, archives: dict[str, dict[str, Archived]]) -> bool:
+    """Add a run to its archive; return whether the archive has all that the folder says."""
+    key, there = place.name, read_folder(place)
+    archived = archives.get(key.rpartition("-")[0], {}).get(key)
+    if archived is not None:
+        if there.settled and not there.within(archived):
+            raise ValueError(
+                f"the run {key} is in its folder and in the archive with different contents; "
+                f"remove the wrong one from {place.parent}"
+            )
+        return there.within(archived)
+    c = there.configuration
+    if c is None or c.key != key or not there.settled:
+        return False  # in progress, or of an earlier edition of its column
+    archives.setdefault(c.column, {})[key] = there
+    return True
+
+
+def _removed(place: Path) -> bool:
+    """Remove a folder if it holds only what was packed; return whether it did."""
+    if not set(names_in(place)) <= set(MEMBERS):
+        return False
+    for name in MEMBERS:
+        (place / name).unlink(missing_ok=True)
+    place.rmdir()
+    return True

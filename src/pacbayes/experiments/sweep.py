@@ -12,6 +12,7 @@ from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import load_record, save_json
 from pacbayes.settings import MOST_EPOCHS
 from pacbayes.spelling import did_you_mean
+from pacbayes.training.loop import Evaluation
 
 __all__ = ["Grid", "Sweep"]
 
@@ -97,6 +98,11 @@ class Sweep:
             if summary.learned:
                 found.setdefault(c.column, c)
         return found
+
+    def histories(self, store: Store) -> dict[str, tuple[Evaluation, ...]]:
+        """Return the evaluations of the runs that figures show, by column."""
+        found = {column: store.history(c) for column, c in self.shown(store).items()}
+        return {column: history for column, history in found.items() if history}
 
 
 def _best(found: list[tuple[Configuration, Summary]]) -> Configuration | None:

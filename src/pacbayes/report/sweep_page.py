@@ -33,10 +33,9 @@ _HEADER = ("column", "epoch", "training risk, %", "KL, nats", "bound, %")
 
 def sweep_page(store: Store, shown: Path) -> str:
     """Return the page about a store; `shown` is the path by which the user knows it."""
-    done = len(list(store.folder.glob("runs/*/summary.json")))
     lead = (
-        f"{done} finished runs in {shown}, beside the paper's results where the data set is the "
-        "same."
+        f"{store.count_finished()} finished runs in {shown}, beside the paper's results where the "
+        "data set is the same."
     )
     sections = list(_sections(store, shown))
     return document(shown.resolve().name, "pacbayes sweep", lead, sections, "broad")
