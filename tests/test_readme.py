@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -266,3 +267,20 @@ def test_the_search_is_that_of_the_committed_store():
     assert all(sweep.winner(column, store) for column in sweep.columns)  # every point was made
     rows = grid_table(sweep, store)
     assert render(rows, "markdown") == (store.folder / "grid.md").read_text()
+
+
+def test_every_committed_result_has_a_command_and_a_page():
+    page = (RESULTS / "README.md").read_text()
+    targets = set(re.findall(r"`make ([\w-]+)`", page))
+    assert targets <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    stems = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.is_file()}
+    stems |= {path.stem for path in RESULTS.iterdir()} - {"README"}
+    assert [stem for stem in stems if f"/{stem.partition('-')[0]}" not in page] == []
+    pages = {path.name for path in (ROOT / "docs" / "measurements").glob("*.md")} - {"index.md"}
+    assert [name for name in pages if f"| `{name}` |" not in page] == []
+
+
+def test_the_top_of_the_repository_has_at_most_twelve_names():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    tops = {path.split("/")[0] for path in listed.stdout.splitlines()}
+    assert len([name for name in tops if not name.startswith(".")]) <= 12
