@@ -21,14 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pacbayes import paper
 from pacbayes.bounds import ALPHA, catoni, catoni_lambda
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
+from pacbayes.paper.printed import COLUMNS, DELTA, N, PaperResult
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
 
 HERE = Path(__file__).parent
 STORE = Store(HERE.parent / "results" / "paper")
-N, DELTA = paper.N, paper.DELTA
 STEPS, RATE = 200 * 235 // 2, 1e-4  # of λ, on every other batch
 AT_ONCE = 50  # steps in one of the descent here
 UNITS = ("sign", "sigmoid", "relu")
@@ -125,7 +124,7 @@ READINGS: dict[str, Callable[[TradeOff], Point]] = {
 
 
 def page() -> str:
-    printed = {units: paper.COLUMNS[f"optim-lambda-{units}"] for units in UNITS}
+    printed = {units: COLUMNS[f"optim-lambda-{units}"] for units in UNITS}
     trades = {
         units: TradeOff(measured(f"fix-lambda-{units}"), measured(f"optim-lambda-{units}"))
         for units in UNITS
@@ -147,7 +146,7 @@ def page() -> str:
     return text
 
 
-def _printed(p: paper.PaperResult) -> str:
+def _printed(p: PaperResult) -> str:
     return f"{100 * p.train_linear:.2f} / {p.kl:.0f} / {100 * (p.bound or 1.0):.1f}"
 
 

@@ -27,7 +27,7 @@ ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
 LOCAL = "tests/networks/test_local_convolution.py"
 GROUPING = "tests/networks/test_grouping.py"
-SCALING = "tests/experiments/test_scaling.py"
+SCALING = "tests/paper/test_scaling.py"
 FINER = "tests/runs/test_finer.py"
 FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
@@ -488,22 +488,22 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "runs/lease.py",
         "self._files() if file != own",
         "[] if file != own",
-        "tests/experiments/test_store.py",
+        "tests/paper/test_store.py",
     ),
-    ("runs/lease.py", "return young and not", "return not", "tests/experiments/test_store.py"),
+    ("runs/lease.py", "return young and not", "return not", "tests/paper/test_store.py"),
     ("runs/lease.py", "< self.patience\n", "< self.patience / 4\n", SCALING),
     ("runs/lease.py", "os.link(part, file)", "os.replace(part, file)", SCALING),
     (
-        "experiments/store.py",
+        "paper/store.py",
         "taken and not self._writer(configuration).alive",
         "taken",
-        "tests/experiments/test_store.py",
+        "tests/paper/test_store.py",
     ),
     (
         "runs/lease.py",
         "if not self._created(own, token)",
         "if self._created(own, token) is None",
-        "tests/experiments/test_store.py",
+        "tests/paper/test_store.py",
     ),
     (
         "networks/architecture.py",

@@ -19,9 +19,9 @@ from pacbayes.cli.options import AsJson, Quiet, check_scheduler, given
 from pacbayes.extras import require
 
 if TYPE_CHECKING:
-    from pacbayes.experiments.executors import Executor
-    from pacbayes.experiments.store import Store
-    from pacbayes.experiments.sweep import Sweep
+    from pacbayes.paper.executors import Executor
+    from pacbayes.paper.store import Store
+    from pacbayes.paper.sweep import Sweep
 
 __all__ = ["reproduce"]
 
@@ -86,7 +86,7 @@ def reproduce(
     pacbayes reproduce status --out runs/sweep
     """
     _check_options(out, executor, scheduler)
-    from pacbayes.experiments.store import Store
+    from pacbayes.paper.store import Store
 
     store = Store(out.resolve())
     sweep = _sweep(columns, dataset, epochs, repeats, grid, search_only=what == "grid")
@@ -117,8 +117,8 @@ def _sweep(
     *,
     search_only: bool,
 ) -> Sweep:
-    from pacbayes.experiments.columns import COLUMNS
-    from pacbayes.experiments.sweep import Sweep
+    from pacbayes.paper.columns import COLUMNS
+    from pacbayes.paper.sweep import Sweep
 
     names = _names(columns) if columns else COLUMNS
     sweep = Sweep(names, dataset, epochs, repeats, grid)
@@ -132,7 +132,7 @@ def _names(columns: str) -> tuple[str, ...]:
 
 def _search_of(sweep: Sweep) -> Sweep:
     """Return the paper's search alone, without repeats of its winners."""
-    from pacbayes.experiments.columns import ADDED
+    from pacbayes.paper.columns import ADDED
 
     searched = tuple(name for name in sweep.columns if name not in ADDED)
     if not searched:
@@ -147,7 +147,7 @@ def _asked(context: typer.Context) -> bool:
 
 
 def _executor(store: Store, scheduler: str | None, workers: int | None) -> Executor:
-    from pacbayes.experiments.executors import dask_runs, local_runs
+    from pacbayes.paper.executors import dask_runs, local_runs
 
     if scheduler:
         return partial(dask_runs, store=store, scheduler=scheduler)
@@ -166,7 +166,7 @@ def _make_and_print(
 ) -> None:
     from pacbayes.cli import sweeps
     from pacbayes.cli.console import remark, took
-    from pacbayes.experiments.making import count_done
+    from pacbayes.paper.sweep import count_done
 
     if what == "figures":
         require("plots", "reproduce figures")  # before the runs are made
@@ -189,7 +189,7 @@ def _make_and_print(
 def _check_complete(sweep: Sweep, store: Store) -> None:
     """Exit with an error if runs are missing."""
     from pacbayes.cli.console import remark
-    from pacbayes.experiments.making import count_missing
+    from pacbayes.paper.sweep import count_missing
 
     if missing := count_missing(sweep, store):
         remark(f"{missing} runs failed or are missing: {_command('status', sweep, store)}")
@@ -198,7 +198,7 @@ def _check_complete(sweep: Sweep, store: Store) -> None:
 
 def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
     from pacbayes.cli import sweeps
-    from pacbayes.experiments.status import status
+    from pacbayes.paper.sweep import status
 
     found = status(sweep, store)
     if as_json:
@@ -209,7 +209,7 @@ def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
 
 def _pack(store: Store, *, asked: bool, as_json: bool) -> None:
     from pacbayes.cli import sweeps
-    from pacbayes.experiments.store import pack
+    from pacbayes.paper.store import pack
 
     if asked:
         options = ", ".join(f"--{name}" for name in _SWEEP)
@@ -222,7 +222,7 @@ def _pack(store: Store, *, asked: bool, as_json: bool) -> None:
 
 
 def _slurm(sweep: Sweep, store: Store) -> None:
-    from pacbayes.experiments.executors import slurm_script
+    from pacbayes.paper.executors import slurm_script
 
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
     sweep.remember(store)  # and make the folder, where Slurm writes its logs

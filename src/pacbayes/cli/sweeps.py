@@ -6,16 +6,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pacbayes.cli.console import duration, remark
-from pacbayes.experiments import tables
-from pacbayes.experiments.figures import draw_figures
-from pacbayes.experiments.making import Batch, Made, make_runs
+from pacbayes.paper import tables
+from pacbayes.paper.figures import draw_figures
+from pacbayes.paper.sweep import Batch, Made, make_runs
 
 if TYPE_CHECKING:
-    from pacbayes.experiments.columns import Configuration
-    from pacbayes.experiments.executors import Executor
-    from pacbayes.experiments.status import Status
-    from pacbayes.experiments.store import Packed, Store
-    from pacbayes.experiments.sweep import Sweep
+    from pacbayes.paper.columns import Configuration
+    from pacbayes.paper.executors import Executor
+    from pacbayes.paper.store import Packed, Store
+    from pacbayes.paper.sweep import Status, Sweep
 
 __all__ = ["as_record", "make", "show", "show_packed", "show_status"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacbayes.experiments.store import Store
 from pacbayes.files import write_atomically
+from pacbayes.paper.store import Store
 from pacbayes.report.contents import RunContents, collect
 from pacbayes.report.page import document
 from pacbayes.report.sections.certificates import certificates_section

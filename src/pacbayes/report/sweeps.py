@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pacbayes.experiments.columns import COLUMNS, Configuration
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, lines
+from pacbayes.paper.columns import COLUMNS, Configuration
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import Line, lines
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["StoredSweep", "find_sweeps"]

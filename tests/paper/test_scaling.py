@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pacbayes.experiments.store import Store
+from pacbayes.paper.store import Store
 from pacbayes.runs.lease import Lease
 from simulation import Conditions, simulate
 from simulation.world import Misfortunes

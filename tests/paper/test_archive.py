@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from faults.calls import CHANGES, die, disturbed, in_a_child, listed
-from pacbayes.experiments.archive import Reset
-from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.execution import attempt
-from pacbayes.experiments.store import Store, pack
 from pacbayes.files import save_json
+from pacbayes.paper.archive import Reset
+from pacbayes.paper.columns import chosen
+from pacbayes.paper.execution import attempt
+from pacbayes.paper.store import Store, pack
 from pacbayes.report import report
 from pacbayes.training.loop import Evaluation
 

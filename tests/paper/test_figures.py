@@ -4,13 +4,13 @@ from dataclasses import asdict, replace
 
 from matplotlib.image import imread
 
-from pacbayes.experiments import figures
-from pacbayes.experiments.columns import COLUMNS, chosen
-from pacbayes.experiments.execution import run
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line
 from pacbayes.files import save_json
+from pacbayes.paper import figures
+from pacbayes.paper.columns import COLUMNS, chosen
+from pacbayes.paper.execution import run
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import Line
 from pacbayes.training.loop import Evaluation
 
 

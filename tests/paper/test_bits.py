@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from pacbayes.engine.library import available
-from pacbayes.experiments.columns import COLUMNS, chosen
-from pacbayes.experiments.execution import run
-from pacbayes.experiments.store import Store
+from pacbayes.paper.columns import COLUMNS, chosen
+from pacbayes.paper.execution import run
+from pacbayes.paper.store import Store
 
 pytestmark = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() != "AVX512" or not available(),

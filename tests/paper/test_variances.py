@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pacbayes import Settings, build_network, dense_network, stochastic
-from pacbayes.experiments.variances import ESTIMATORS, gradient_variances, output_variances
+from pacbayes.paper.variances import ESTIMATORS, gradient_variances, output_variances
 
 
 def test_aggregation_lowers_the_variance_and_samples_divide_it():

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacbayes import paper
 from pacbayes.data import load
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, lines
-from pacbayes.experiments.variances import gradient_variances, output_variances
 from pacbayes.extras import require
 from pacbayes.files import write_atomically
 from pacbayes.networks.architecture import build_network
+from pacbayes.paper import printed
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import Line, lines
+from pacbayes.paper.variances import gradient_variances, output_variances
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Evaluation
@@ -135,7 +135,7 @@ def _samples(sweep: Sweep, store: Store) -> Figure | None:
     axes.set(xlabel="T in training", ylabel="best bound of the grid, per cent")
     axes.set(xscale="log", yscale="log")
     axes.minorticks_off()
-    axes.set_xticks(paper.SAMPLES, map(str, paper.SAMPLES))
+    axes.set_xticks(printed.SAMPLES, map(str, printed.SAMPLES))
     axes.set_yticks((ticks := (20, 30, 50, 100)), map(str, ticks))
     return _name_lines(figure, axes)
 

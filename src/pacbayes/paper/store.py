@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from pacbayes.experiments.archive import (
+from pacbayes.files import exclusive, load_record, remove_parts, save_json, write_atomically
+from pacbayes.paper.archive import (
     MEMBERS,
     Archived,
     Summary,
@@ -28,8 +29,7 @@ from pacbayes.experiments.archive import (
     read_folder,
     save_archive,
 )
-from pacbayes.experiments.columns import Configuration
-from pacbayes.files import exclusive, load_record, remove_parts, save_json, write_atomically
+from pacbayes.paper.columns import Configuration
 from pacbayes.runs.clock import SYSTEM, Clock
 from pacbayes.runs.lease import Lease, names_in
 from pacbayes.runs.writing import writer

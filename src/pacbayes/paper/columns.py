@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pacbayes import paper
 from pacbayes.choices import Activation
+from pacbayes.paper import printed
 from pacbayes.settings import Settings
 
 __all__ = ["ADDED", "COLUMNS", "PAPER", "Configuration", "chosen", "grid"]
 
-PAPER = tuple(paper.COLUMNS)  # the ten of the main table, in its order
+PAPER = tuple(printed.COLUMNS)  # the ten of the main table, in its order
 ADDED = (
     "pbg-full",  # pbg on the data of the other columns
     *("fast-sign", "fast-sigmoid", "fast-relu"),  # this library's own best
@@ -106,7 +106,7 @@ class Configuration:
 
 def chosen(column: str, dataset: str, epochs: int | None) -> Configuration:
     """Return the hyper-parameters of the paper's second table, or of our own recipe."""
-    p = paper.COLUMNS.get(column.removesuffix("-full"))
+    p = printed.COLUMNS.get(column.removesuffix("-full"))
     if p is not None:
         return _named(Configuration(column, dataset, epochs, p.learning_rate, p.samples, p.depth))
     s = Settings.of("fast", column.removeprefix("fast-"))  # type: ignore[arg-type]
@@ -118,9 +118,9 @@ def grid(column: str, dataset: str, epochs: int | None) -> Iterator[Configuratio
     """Yield the paper's search: rates × T, for pbg × depths, for mlp rates alone."""
     if column in ADDED:
         return
-    samples = _SEARCHED_SAMPLES.get(column, paper.SAMPLES)
+    samples = _SEARCHED_SAMPLES.get(column, printed.SAMPLES)
     depths = _SEARCHED_DEPTHS.get(column, (3,))
-    for rate, T, depth in itertools.product(paper.RATES, samples, depths):
+    for rate, T, depth in itertools.product(printed.RATES, samples, depths):
         yield _named(Configuration(column, dataset, epochs, rate, T, depth))
 
 

@@ -18,9 +18,9 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from pacbayes.certificates.cluster import connected
-from pacbayes.experiments.columns import Configuration
-from pacbayes.experiments.execution import run
-from pacbayes.experiments.store import Store
+from pacbayes.paper.columns import Configuration
+from pacbayes.paper.execution import run
+from pacbayes.paper.store import Store
 
 __all__ = ["Executor", "dask_runs", "finished", "local_runs", "slurm_script"]
 

@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from pacbayes import paper
-from pacbayes.experiments.columns import chosen, grid
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, grid_table, lines, render, table1, table2
+from pacbayes.paper import printed
+from pacbayes.paper.columns import chosen, grid
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import Line, grid_table, lines, render, table1, table2
 
 
 @pytest.fixture
 def relu(summarised):
     def line(*bounds):
-        printed = paper.COLUMNS["fix-lambda-relu"]
-        return Line("fix-lambda-relu", [summarised(bound=b, kl=2400.0) for b in bounds], printed)
+        result = printed.COLUMNS["fix-lambda-relu"]
+        return Line("fix-lambda-relu", [summarised(bound=b, kl=2400.0) for b in bounds], result)
 
     return line
 
@@ -30,7 +30,7 @@ def test_differences_are_in_units_of_both_sigmas(relu, summarised):
     assert relu(0.2).difference("bound") == pytest.approx(0.045 / 0.0004)
     assert Line("fast-relu", [summarised(bound=0.1)]).difference("bound") is None
     vacuous = [summarised(bound=1.0 - b) for b in (1e-12, 3e-12)]  # 100.00 ± 0.00, all of them
-    assert Line("r", vacuous, paper.COLUMNS["reinforce-sign"]).difference("bound") is None
+    assert Line("r", vacuous, printed.COLUMNS["reinforce-sign"]).difference("bound") is None
 
 
 def test_the_first_table_has_ours_and_the_papers(relu, summarised):
@@ -44,7 +44,7 @@ def test_the_first_table_has_ours_and_the_papers(relu, summarised):
 
 def test_the_second_table_has_the_settings(tmp_path, relu):
     sweep, store = Sweep(["fix-lambda-relu", "mlp"]), Store(tmp_path)
-    found = [relu(0.15), Line("mlp", [], paper.COLUMNS["mlp"])]
+    found = [relu(0.15), Line("mlp", [], printed.COLUMNS["mlp"])]
     rows = table2(found, sweep, store)
     assert rows[1] == ["fix-lambda-relu", "0.1", "50", "3", "2400", "2363", "2.0", "30", "0"]
     assert rows[2] == ["mlp", "0.001", "–", "3", "–", "–", "–", "10", "0"]

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pacbayes.experiments.columns import Configuration
 from pacbayes.files import damaged, json_in, load_json, parsed, write_atomically
+from pacbayes.paper.columns import Configuration
 from pacbayes.training.loop import VACUOUS, Evaluation
 
 __all__ = [

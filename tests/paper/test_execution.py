@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pacbayes import paper, runs, small_kl
+from pacbayes import runs, small_kl
 from pacbayes.bounds import catoni_c
 from pacbayes.data import load
-from pacbayes.experiments import baselines, execution
-from pacbayes.experiments.columns import COLUMNS, chosen
-from pacbayes.experiments.execution import run
-from pacbayes.experiments.store import Store
 from pacbayes.files import load_json, load_tensors, save_tensors
+from pacbayes.paper import execution, printed
+from pacbayes.paper.columns import COLUMNS, chosen
+from pacbayes.paper.execution import run
+from pacbayes.paper.store import Store
 from pacbayes.runs import run as running
 from pacbayes.verify import verify
 
@@ -38,7 +38,7 @@ def test_a_killed_run_resumes_with_the_same_bits(column, tmp_path, monkeypatch):
     configuration = replace(chosen(column, "digits", 6), samples=2, repeat=1)
     whole, parts = Store(tmp_path / "whole"), Store(tmp_path / "parts")
     run(configuration, whole)
-    room = baselines if column == "pbg" else running
+    room = execution if column == "pbg" else running
     original, saved = room.save_tensors, []
 
     def dying(path, *rest):
@@ -60,21 +60,21 @@ def test_a_killed_run_resumes_with_the_same_bits(column, tmp_path, monkeypatch):
 def test_a_run_that_is_made_is_not_made_again(tmp_path, monkeypatch):
     configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
     run(configuration, store)
-    monkeypatch.setattr(execution, "baseline_summary", lambda *a: pytest.fail("made again"))
+    monkeypatch.setattr(execution, "_baseline_summary", lambda *a: pytest.fail("made again"))
     assert run(configuration, store) == "done"
 
 
 def test_a_run_that_fails_says_why_and_may_be_tried_again(tmp_path, monkeypatch):
     configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
-    original = baselines.load
+    original = execution.load
 
     def broken(name):
         raise ValueError("the disk is full of fish")
 
-    monkeypatch.setattr(baselines, "load", broken)
+    monkeypatch.setattr(execution, "load", broken)
     assert run(configuration, store) == "failed"
     assert store.failure(configuration) == "ValueError: the disk is full of fish"
-    monkeypatch.setattr(baselines, "load", original)
+    monkeypatch.setattr(execution, "load", original)
     assert run(configuration, store) == "done"
     assert store.state(configuration) == "done"
 
@@ -92,13 +92,13 @@ def test_a_repeat_that_learns_nothing_is_reset_and_a_grid_point_is_not(repeat, t
 @pytest.mark.parametrize("repeat", [0, 1])
 def test_what_diverges_is_not_made_again_but_a_repeat_is_reset_first(repeat, tmp_path, monkeypatch):
     configuration = replace(chosen("mlp", "digits", 1), learning_rate=1e30, repeat=repeat)
-    store, seeds, original = Store(tmp_path), [], baselines._trained
+    store, seeds, original = Store(tmp_path), [], execution._trained_baseline
 
     def watched(current, *rest):
         seeds.append(current.seed)
         return original(current, *rest)
 
-    monkeypatch.setattr(baselines, "_trained", watched)
+    monkeypatch.setattr(execution, "_trained_baseline", watched)
     assert run(configuration, store) == "failed"
     assert store.failure(configuration).startswith("FloatingPointError: ")
     assert store.diverged(configuration)
@@ -110,28 +110,28 @@ def test_what_diverges_is_not_made_again_but_a_repeat_is_reset_first(repeat, tmp
 
 def test_a_repeat_that_diverges_at_first_goes_on_from_another_start(tmp_path, monkeypatch):
     configuration, store = replace(chosen("mlp", "digits", 1), repeat=1), Store(tmp_path)
-    original = baselines._trained
+    original = execution._trained_baseline
 
     def late(current, *rest):
         if current.attempt == 0:
             raise FloatingPointError("training diverged")
         return original(current, *rest)
 
-    monkeypatch.setattr(baselines, "_trained", late)
+    monkeypatch.setattr(execution, "_trained_baseline", late)
     assert run(configuration, store) == "done"
     assert store.summary(configuration).attempts == 2
 
 
 def test_the_seconds_of_a_run_are_those_of_all_its_starts(tmp_path, monkeypatch):
     configuration = replace(chosen("mlp", "digits", 10), learning_rate=1e-9, repeat=1)
-    store, original = Store(tmp_path), baselines._trained
+    store, original = Store(tmp_path), execution._trained_baseline
 
     def timed(current, *rest):
         loop = original(current, *rest)
         loop.seconds = 2.0**current.attempt
         return loop
 
-    monkeypatch.setattr(baselines, "_trained", timed)
+    monkeypatch.setattr(execution, "_trained_baseline", timed)
     run(configuration, store)
     assert store.summary(configuration).seconds == 31
 
@@ -141,7 +141,7 @@ def test_a_mistake_of_ours_ends_one_run_and_not_the_sweep(tmp_path, monkeypatch)
         raise KeyError("history")
 
     configuration, store = chosen("mlp", "digits", 1), Store(tmp_path)
-    monkeypatch.setattr(execution, "baseline_summary", mistaken)
+    monkeypatch.setattr(execution, "_baseline_summary", mistaken)
     assert run(configuration, store) == "failed"
     assert store.failure(configuration) == "KeyError: 'history'"
 
@@ -286,22 +286,22 @@ def test_the_checkpoint_of_another_version_means_beginning_again(record, tmp_pat
 def test_pbg_has_the_split_of_its_published_code_and_pbg_full_that_of_the_others():
     """A quarter of all images to test on, others in every repeat; none twice."""
     one, two = (replace(chosen("pbg", "digits", 1), repeat=r) for r in (1, 2))
-    (x, y), (x_test, y_test) = baselines.examples(one)
+    (x, y), (x_test, y_test) = execution.examples(one)
     assert (len(x), len(y), len(x_test), len(y_test)) == (1347, 1347, 450, 450)
     data = load("digits")
     everything = torch.cat([data.tensors("train")[0], data.tensors("test")[0]])
     rows = torch.cat([x, x_test])
     assert torch.equal(rows.sum(1).sort().values, everything.sum(1).sort().values)
-    assert torch.equal(baselines.examples(one)[0][0], x)
-    assert not torch.equal(baselines.examples(two)[0][0], x)
-    full = baselines.examples(chosen("pbg-full", "digits", 1))
+    assert torch.equal(execution.examples(one)[0][0], x)
+    assert not torch.equal(execution.examples(two)[0][0], x)
+    full = execution.examples(chosen("pbg-full", "digits", 1))
     assert torch.equal(full[0][0], data.tensors("train")[0])
 
 
 def test_the_papers_pbg_bound_is_that_of_its_loss_and_kl_at_three_quarters_of_all_images():
-    printed = paper.COLUMNS["pbg"]
-    at = {n: 2 * catoni_c(printed.train_linear, printed.kl, n, 0.05) for n in (52_500, 60_000)}
-    assert round(100 * at[52_500], 1) == 40.8 == 100 * printed.bound
+    pbg = printed.COLUMNS["pbg"]
+    at = {n: 2 * catoni_c(pbg.train_linear, pbg.kl, n, 0.05) for n in (52_500, 60_000)}
+    assert round(100 * at[52_500], 1) == 40.8 == 100 * pbg.bound
     assert round(100 * at[60_000], 1) == 39.0
 
 

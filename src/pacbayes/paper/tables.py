@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pacbayes import paper
-from pacbayes.experiments.columns import Configuration, chosen
-from pacbayes.experiments.store import Store, Summary
-from pacbayes.experiments.sweep import Sweep
+from pacbayes.paper.columns import Configuration, chosen
+from pacbayes.paper.printed import COLUMNS, PaperResult
+from pacbayes.paper.store import Store, Summary
+from pacbayes.paper.sweep import Sweep
 
 __all__ = ["Format", "Line", "grid_table", "lines", "printed", "render", "table1", "table2"]
 
@@ -31,7 +31,7 @@ class Line:
 
     column: str
     summaries: Sequence[Summary]
-    printed: paper.PaperResult | None = None
+    printed: PaperResult | None = None
     hopeless: int = 0  # repeats that never learned, even after resets
 
     def values(self, name: str) -> list[float]:
@@ -65,14 +65,14 @@ class Line:
 def lines(sweep: Sweep, store: Store) -> list[Line]:
     """Return what the store has of a sweep, with the paper's numbers if on the paper's data."""
     made = store.summaries(sweep.repeated(store))
-    results = paper.COLUMNS if sweep.dataset == "binary-mnist" else {}
+    results = COLUMNS if sweep.dataset == "binary-mnist" else {}
     return [
         _line(column, [s for c, s in made if c.column == column], results.get(column))
         for column in sweep.columns
     ]
 
 
-def _line(column: str, done: Sequence[Summary], printed: paper.PaperResult | None) -> Line:
+def _line(column: str, done: Sequence[Summary], printed: PaperResult | None) -> Line:
     learned = [s for s in done if s.learned]
     return Line(column, learned, printed, len(done) - len(learned))
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pacbayes import paper
 from pacbayes.defaults import OF_LEARNING
-from pacbayes.experiments.columns import ADDED, COLUMNS, PAPER, chosen, grid
+from pacbayes.paper import printed
+from pacbayes.paper.columns import ADDED, COLUMNS, PAPER, chosen, grid
 from pacbayes.settings import Settings
 
 
@@ -46,7 +46,7 @@ def test_settings_are_the_columns(column):
     if column.startswith("fast"):
         assert (s.protocol, s.learned_scale) == ("fast", True)
         return
-    p = paper.COLUMNS[column.removesuffix("-full")]
+    p = printed.COLUMNS[column.removesuffix("-full")]
     assert s.protocol == "paper"
     assert s.learning_rate == p.learning_rate
     assert s.samples == p.samples
@@ -78,5 +78,5 @@ def test_what_a_column_does_does_not_change_under_its_name():
     """If this fails, raise the column's edition as well: runs of both kinds must not meet."""
     every = [chosen(column, "binary-mnist", None).settings() for column in COLUMNS]
     does = [settings.model_dump(exclude=set(OF_LEARNING)) for settings in every]  # none learns
-    text = json.dumps([paper.OPTIM_START, does], sort_keys=True)
+    text = json.dumps([printed.OPTIM_START, does], sort_keys=True)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "949b2154202c14f2"

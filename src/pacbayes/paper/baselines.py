@@ -1,31 +1,129 @@
-r"""PBGNet (Letarte, Germain, Guedj & Laviolette 2019), as in its published code.
+r"""The models that the paper compares with, mlp and PBGNet, and how they are trained.
 
-Each layer aggregates binary activations given the *averaged* activations of the layer below. This
-is a tree of networks, and its KL counts a layer once for each occurrence in the tree. As in the
-published code, every layer has a bias that the KL includes and the denominator omits.
+PBGNet (Letarte, Germain, Guedj & Laviolette 2019) is as in its published code. Each layer
+aggregates binary activations given the *averaged* activations of the layer below. This is a tree of
+networks, and its KL counts a layer once for each occurrence in the tree. As in the published code,
+every layer has a bias that the KL includes and the denominator omits.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from pacbayes.baselines.fitting import Fitting
 from pacbayes.bounds import catoni_c
-from pacbayes.data.tasks import linear
+from pacbayes.data.checks import check_examples
+from pacbayes.data.tasks import Binary, linear
 from pacbayes.engine.interface import Activation, Estimator
 from pacbayes.engine.library import Engine, unfit
 from pacbayes.networks.draws import Draw, estimate
-from pacbayes.randomness import generator_on, uniform
+from pacbayes.randomness import generator_on, redirected, uniform
 from pacbayes.settings import Settings
-from pacbayes.training.loop import EVALUATIONS, Evaluation
+from pacbayes.training.loop import EVALUATIONS, Evaluation, Loop
+from pacbayes.training.schedules import CONSTANT, Schedule
 
-__all__ = ["PBGFitting", "PBGNet"]
+__all__ = ["MLP", "Fitting", "MLPFitting", "PBGFitting", "PBGNet"]
+
+_ROWS = 20_000  # rows (T·B) in one block of an evaluation
+
+
+class Fitting(Loop):
+    """Train with Adam on `objective`, with the same protocol as every other run.
+
+    Args:
+        model: returns F ∈ [−1, 1].
+        x: examples, (n, d).
+        y: labels −1/+1, (n,).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        settings: Settings,
+        schedule: Schedule | None = None,
+    ) -> None:
+        check_examples(x, y, Binary())
+        super().__init__(model, len(x), settings, schedule)
+        self.x, self.y = x, y
+
+    @abstractmethod
+    def output(self, x: Tensor, T: int) -> Tensor:
+        """Return F̂(x), (B,), the mean of T samples if the model samples."""
+
+    @abstractmethod
+    def objective(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the objective that a step minimises."""
+
+    @property
+    def biased(self) -> bool:
+        """Whether the expected output depends on T; it is then evaluated at the T of training."""
+        return False
+
+    @property
+    def evaluation_samples(self) -> int:
+        """T of an evaluation."""
+        return self.settings.samples if self.biased else self.settings.evaluation_samples
+
+    @property
+    def lam(self) -> float:
+        return 1.0
+
+    def step(self, index: Tensor, number: int, rate: float, done: float) -> float:
+        self.optimiser.param_groups[0]["lr"] = rate
+        self.optimiser.zero_grad()
+        loss = self.objective(self.x[index], self.y[index])
+        loss.backward()
+        self.optimiser.step()
+        return loss.item()
+
+    @torch.no_grad()
+    def outputs(self, x: Tensor, T: int) -> Tensor:
+        """Return F̂(x) for many examples, computed in blocks."""
+        return torch.cat([self.output(block, T) for block in x.split(max(1, _ROWS // T))])
+
+    def measured_risk(self) -> float:
+        F = self.outputs(self.x, self.evaluation_samples)
+        return linear(F.double(), self.y.double()).mean().item()
+
+
+class MLP(nn.Sequential):
+    """Deterministic network x ↦ tanh(w·relu(… relu(W₁x + b₁) …) + b)."""
+
+    def __init__(self, inputs: int, widths: Sequence[int]) -> None:
+        layers: list[nn.Module] = []
+        with redirected():  # nn.Linear draws its own weights
+            for d, e in pairwise([inputs, *widths]):
+                layers += [nn.Linear(d, e), nn.ReLU()]
+            layers.append(nn.Linear([inputs, *widths][-1], 1))
+        super().__init__(*layers, nn.Tanh(), nn.Flatten(0))
+
+
+class MLPFitting(Fitting):
+    """Without a bound: the rate is constant, and the epoch with the least training loss is best."""
+
+    def __init__(self, model: nn.Module, x: Tensor, y: Tensor, settings: Settings) -> None:
+        super().__init__(model, x, y, settings, CONSTANT)
+
+    def output(self, x: Tensor, T: int) -> Tensor:
+        value: Tensor = self.model(x)
+        return value
+
+    def objective(self, x: Tensor, y: Tensor) -> Tensor:
+        return linear(self.output(x, 1), y).mean()
+
+    def divergence(self) -> Tensor:
+        return torch.zeros((), dtype=torch.float64)
+
+    def bound(self, risk: float, kl: float) -> float:
+        return 1.0
 
 
 class PBGNet(nn.Module):

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from pacbayes.experiments import executors
-from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.execution import run
-from pacbayes.experiments.executors import dask_runs, finished, local_runs, slurm_script
-from pacbayes.experiments.store import Store
+from pacbayes.paper import executors
+from pacbayes.paper.columns import chosen
+from pacbayes.paper.execution import run
+from pacbayes.paper.executors import dask_runs, finished, local_runs, slurm_script
+from pacbayes.paper.store import Store
 from pacbayes.runs.clock import Clock
 
 WORK = [

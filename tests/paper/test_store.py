@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.store import Store
 from pacbayes.files import DamagedFileError
+from pacbayes.paper.columns import chosen
+from pacbayes.paper.store import Store
 from pacbayes.runs.lease import Lease
 
 RUN = chosen("mlp", "digits", 3)

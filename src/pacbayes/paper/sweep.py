@@ -1,20 +1,38 @@
-"""A sweep: the runs that a table needs, the grid first and then the repeats of its winners."""
+"""A sweep: the runs that a table needs, how missing ones are made, and how far it is.
+
+The grid comes first, and then the repeats of its winners.
+"""
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from pacbayes.data import DATASETS
-from pacbayes.experiments.columns import ADDED, COLUMNS, Configuration, chosen, grid
-from pacbayes.experiments.store import Store, Summary
 from pacbayes.files import load_record, save_json
+from pacbayes.paper.archive import Summary
+from pacbayes.paper.columns import ADDED, COLUMNS, Configuration, chosen, grid
+from pacbayes.paper.executors import Executor, finished
+from pacbayes.paper.store import Store
 from pacbayes.settings import MOST_EPOCHS
 from pacbayes.spelling import did_you_mean
 from pacbayes.training.loop import Evaluation
 
-__all__ = ["Grid", "Sweep"]
+__all__ = [
+    "Batch",
+    "Grid",
+    "Made",
+    "Status",
+    "Sweep",
+    "count_done",
+    "count_missing",
+    "make_runs",
+    "status",
+]
 
 Grid = Literal["chosen", "paper"]
 BINARY = tuple(name for name, known in DATASETS.items() if known.binary)
@@ -118,3 +136,116 @@ def _check_name(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
         if name not in known:
             hint = did_you_mean(name, known) or f"; choose from {', '.join(known)}"
             raise ValueError(f"no {kind} {name!r}{hint}")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The runs that are about to be made: how many of how many, and how many are held elsewhere."""
+
+    left: int
+    wanted: int
+    elsewhere: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run that has ended, the number-th of its batch."""
+
+    number: int
+    left: int
+    configuration: Configuration
+    state: str
+    failure: str | None
+    seconds_left: float
+
+
+def make_runs(sweep: Sweep, store: Store, executor: Executor) -> Iterator[Batch | Made]:
+    """Make all missing runs; yield every batch as it begins and every run as it ends."""
+    sweep.remember(store)
+    yield from _make(sweep.searched(), store, executor)
+    made: list[Configuration] = []
+    repeats = sweep.repeated(store)
+    while made != repeats:  # a repeat that does not learn is followed by another
+        yield from _make(repeats, store, executor)
+        made, repeats = repeats, sweep.repeated(store)
+
+
+def count_done(sweep: Sweep, store: Store) -> int:
+    """Return the number of runs of the sweep that are done."""
+    wanted = {*sweep.searched(), *sweep.repeated(store)}
+    return sum(store.summary(c) is not None for c in wanted)
+
+
+def count_missing(sweep: Sweep, store: Store) -> int:
+    """Return the number of missing runs; a grid without a winner counts as one more."""
+    missing = _missing(sweep.searched(), store) + _missing(sweep.repeated(store), store)
+    return len(missing) + len(sweep.without_winner(store))
+
+
+def _make(
+    wanted: Sequence[Configuration], store: Store, executor: Executor
+) -> Iterator[Batch | Made]:
+    left, started = _missing(wanted, store), time.monotonic()
+    if not left:
+        return
+    elsewhere = sum(store.state(c) == "running" for c in left)
+    yield Batch(len(left), len(wanted), elsewhere)
+    for i, (c, state) in enumerate(finished(left, store, executor), 1):
+        failure = store.failure(c) if state == "failed" else None
+        seconds = (time.monotonic() - started) * (len(left) - i) / i
+        yield Made(i, len(left), c, state, failure, seconds)
+
+
+def _missing(wanted: Sequence[Configuration], store: Store) -> list[Configuration]:
+    return [c for c in wanted if not store.settled(c)]
+
+
+@dataclass(frozen=True)
+class Status:
+    """Runs by their state.
+
+    Attributes:
+        seconds_left: training time on one core, estimated from the column's runs that learned.
+        unknown: remaining runs of columns without such an estimate.
+        failures: reasons by key of the run.
+    """
+
+    done: int
+    running: int
+    failed: int
+    waiting: int
+    seconds_left: float
+    unknown: int
+    failures: dict[str, str]
+
+
+def status(sweep: Sweep, store: Store) -> Status:
+    """Return the progress of search and repeats, also where a search has no winner yet."""
+    wanted = [*sweep.searched(), *sweep.repeated(store)]
+    unsettled = sweep.repeats * sweep.without_winner(store)
+    states = {c: store.state(c) for c in wanted}
+    counts = Counter(states.values())
+    means = _mean_seconds(wanted, store)
+    left = [c.column for c in wanted if not store.settled(c)] + unsettled
+    return Status(
+        done=counts["done"],
+        running=counts["running"],
+        failed=counts["failed"],
+        waiting=counts["waiting"] + len(unsettled),
+        seconds_left=sum(means.get(column, 0.0) for column in left),
+        unknown=sum(column not in means for column in left),
+        failures=_failures([c for c in wanted if states[c] == "failed"], store),
+    )
+
+
+def _failures(failed: Sequence[Configuration], store: Store) -> dict[str, str]:
+    return {c.key: store.failure(c) or "" for c in failed}
+
+
+def _mean_seconds(wanted: Sequence[Configuration], store: Store) -> dict[str, float]:
+    """Return the mean training time of every column's runs that learned."""
+    seconds = defaultdict(list)
+    for c, summary in store.summaries(wanted):
+        if summary.learned:
+            seconds[c.column].append(summary.seconds)
+    return {column: statistics.fmean(each) for column, each in seconds.items()}
