@@ -28,6 +28,7 @@ STOCHASTIC = "tests/networks/test_stochastic.py"
 LOCAL = "tests/networks/test_local_convolution.py"
 GROUPING = "tests/networks/test_grouping.py"
 SCALING = "tests/paper/test_scaling.py"
+ARCHIVE = "tests/paper/test_archive.py -k not(missing_beside)"
 FINER = "tests/runs/test_finer.py"
 FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
@@ -825,4 +826,16 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "else predictor",
         "tests/export/test_tables.py",
     ),
+    ("paper/store.py", "there.settled and not there.within(archived)", "False", ARCHIVE),
+    ("paper/store.py", "if not set(names_in(place)) <= set(MEMBERS)", "if False", ARCHIVE),
+    ("paper/store.py", "if archived.summary is not None:", "if False:", ARCHIVE),
+    ("paper/store.py", "c.key != key or not there.settled", "c.key != key", ARCHIVE),
+    (
+        "paper/archive.py",
+        "runs.setdefault(key, run) != run",
+        "not runs.setdefault(key, run)",
+        ARCHIVE,
+    ),
+    ("paper/archive.py", "(found.st_mtime_ns, found.st_size, found.st_ino)", "(0,)", ARCHIVE),
+    ("paper/archive.py", "own and run.settled and", "own and", ARCHIVE),
 ]

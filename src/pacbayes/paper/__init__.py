@@ -1,1 +1,1 @@
-"""The paper's experiments: columns and grids, a store of runs, executors, tables and figures."""
+"""The paper's experiments: columns and baselines, sweeps, the store of runs, tables and figures."""

@@ -105,13 +105,13 @@ def diverged(error: str | None) -> bool:
     return "FloatingPointError" in (error or "")
 
 
-def read_folder(place: Path) -> Archived:
-    """Return what a run's folder says."""
-    paths = {(place / name).stem: place / name for name in MEMBERS}
+def read_folder(place: Path, *names: str) -> Archived:
+    """Return what the files of these names in a run's folder say; by default all of them."""
+    paths = {(place / member).stem: place / member for member in MEMBERS}
     said = {}
-    for name, path in paths.items():
+    for name in names or paths:
         with suppress(FileNotFoundError):
-            said[name] = _content(path)
+            said[name] = _content(paths[name])
     return _archived(said, lambda name: paths[name])
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,9 +19,9 @@ from torch import Tensor
 from pacbayes.bounds import small_kl
 from pacbayes.data import Dataset, DataSource, load
 from pacbayes.data.tasks import Binary
-from pacbayes.files import DamagedFileError, load_json, load_tensors, save_json, save_tensors
+from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
 from pacbayes.networks.risk import majority_vote, predict_randomised
-from pacbayes.paper.archive import Summary
+from pacbayes.paper.archive import Reset, Summary, read_folder
 from pacbayes.paper.baselines import MLP, Fitting, MLPFitting, PBGFitting, PBGNet
 from pacbayes.paper.columns import Configuration
 from pacbayes.paper.printed import OPTIM_START
@@ -40,7 +40,6 @@ __all__ = ["ATTEMPTS", "attempt", "examples", "run"]
 
 ATTEMPTS = 5  # each with a prior of its own, for which certificates pay
 _BASELINES = ("mlp", "pbg", "pbg-full")
-_RESETS = "resets.json"  # attempts that were given up
 _SAMPLES = 10  # draws per example of a certificate
 _ONE_AT_A_TIME = threading.Lock()
 Examples = tuple[Tensor, Tensor]
@@ -84,13 +83,13 @@ def attempt(
 def _summary(configuration: Configuration, place: Path) -> Summary:
     torch.set_num_threads(1)
     summarise = _baseline_summary if configuration.column in _BASELINES else _network_summary
-    return summarise(configuration, place, ATTEMPTS)
+    return summarise(configuration, place)
 
 
-def _network_summary(configuration: Configuration, place: Path, attempts: int) -> Summary:
+def _network_summary(configuration: Configuration, place: Path) -> Summary:
     source = DataSource(configuration.dataset)
     data = source.load()
-    made = _trained(configuration, place, source, data, attempts)
+    made = _trained(configuration, place, source, data)
     settings, best = made.settings, made.best
     errors, certificate = _evaluated(made, data, repeat=bool(configuration.repeat))
     resets = _resets(place)
@@ -102,9 +101,9 @@ def _network_summary(configuration: Configuration, place: Path, attempts: int) -
         kl=best.kl,
         test_zero_one=errors[0],
         vote_zero_one=errors[1],
-        small_kl=small_kl(best.risk, best.kl, made.record.data.n, settings.delta / attempts),
+        small_kl=small_kl(best.risk, best.kl, made.record.data.n, settings.delta / ATTEMPTS),
         certificate=certificate,
-        seconds=made.history[-1].seconds + sum(reset["seconds"] for reset in resets),
+        seconds=made.history[-1].seconds + sum(reset.seconds for reset in resets),
         attempts=len(resets) + 1,
         versions=versions(),
     )
@@ -136,11 +135,9 @@ def _mean(wrong: Tensor) -> float:
     return wrong.double().mean().item()
 
 
-def _trained(
-    configuration: Configuration, place: Path, source: DataSource, data: Dataset, attempts: int
-) -> Run:
+def _trained(configuration: Configuration, place: Path, source: DataSource, data: Dataset) -> Run:
     """Train until an attempt learns, or the last one ends; every attempt has its own seed."""
-    *early, last = configuration.starts(attempts)
+    *early, last = configuration.starts(ATTEMPTS)
     for start in early[len(_resets(place)) :]:
         settings = _settings(start, data)
         try:
@@ -185,15 +182,13 @@ def _hopeless(made: Run) -> bool:
 
 def _reset(place: Path, seed: int, seconds: float, reason: str) -> None:
     """Give an attempt up, and make room for the next one."""
-    ended = {"seed": seed, "seconds": seconds, "reason": reason}
-    save_json(place / _RESETS, [*_resets(place), ended])
+    given_up = [*_resets(place), Reset(seed, seconds, reason)]
+    save_json(place / "resets.json", [asdict(reset) for reset in given_up])
     _discard(place)
 
 
-def _resets(place: Path) -> list[dict[str, Any]]:
-    path = place / _RESETS
-    found: list[dict[str, Any]] = load_json(path) if path.exists() else []
-    return found
+def _resets(place: Path) -> tuple[Reset, ...]:
+    return read_folder(place, "resets").resets or ()
 
 
 def _discard(place: Path) -> None:
@@ -202,16 +197,16 @@ def _discard(place: Path) -> None:
         (place / name).unlink(missing_ok=True)
 
 
-def _baseline_summary(configuration: Configuration, place: Path, attempts: int) -> Summary:
+def _baseline_summary(configuration: Configuration, place: Path) -> Summary:
     """Train a baseline, resetting it while it learns nothing, and summarise the last attempt."""
     train, (x, y) = examples(configuration)
-    fitting, attempt, seconds = _last_attempt(configuration.starts(attempts), place, train)
+    fitting, attempt, seconds = _last_attempt(configuration.starts(ATTEMPTS), place, train)
     fitting.model.load_state_dict(fitting.model.state_dict() | fitting.best)
     best = min(fitting.history, key=lambda e: e.guide)
     save_json(place / "history.json", [asdict(e) for e in fitting.history])
     with seeded(fitting.settings.seed, "prediction"):
         T = fitting.evaluation_samples if fitting.biased else VOTES
-        error = Binary().wrong(fitting.outputs(x, T), y).double().mean().item()
+        error = _mean(Binary().wrong(fitting.outputs(x, T), y))
     bound, kl = (None, None) if configuration.column == "mlp" else (best.bound, best.kl)
     return Summary(
         learned=not fitting.hopeless,

@@ -33,7 +33,6 @@ from pacbayes.paper.columns import Configuration
 from pacbayes.runs.clock import SYSTEM, Clock
 from pacbayes.runs.lease import Lease, names_in
 from pacbayes.runs.writing import writer
-from pacbayes.training.checkpoints import read_history
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["Packed", "State", "Store", "Summary", "pack"]
@@ -60,17 +59,13 @@ class Store:
 
     def summary(self, configuration: Configuration) -> Summary | None:
         """Return a finished run's results."""
-        try:
-            return load_record(Summary, self.place(configuration) / "summary.json")
-        except FileNotFoundError:
-            return self._archived(configuration).summary
+        here = read_folder(self.place(configuration), "summary")
+        return here.summary or self._archived(configuration).summary
 
     def history(self, configuration: Configuration) -> tuple[Evaluation, ...] | None:
         """Return a run's evaluations; None if it has none."""
-        try:
-            return read_history(self.place(configuration) / "history.json")
-        except FileNotFoundError:
-            return self._archived(configuration).history
+        here = read_folder(self.place(configuration), "history")
+        return here.history or self._archived(configuration).history
 
     def summaries(
         self, configurations: Iterable[Configuration]
@@ -107,10 +102,8 @@ class Store:
 
     def failure(self, configuration: Configuration) -> str | None:
         """Return why a run failed; None if it did not."""
-        try:
-            return (self.place(configuration) / "error.txt").read_text().strip()
-        except FileNotFoundError:
-            return self._archived(configuration).error
+        here = read_folder(self.place(configuration), "error")
+        return here.error or self._archived(configuration).error
 
     def diverged(self, configuration: Configuration) -> bool:
         """Return whether training diverged, which another try would not change."""
