@@ -73,7 +73,7 @@ def _point(c: Configuration, store: Store) -> dict[str, Any]:
 def show_packed(packed: Packed, store: Store) -> None:
     """Print how many runs are in the archives now, and what became of their folders."""
     print(f"{packed.runs} runs in {store.folder / 'runs'}/*.jsonl, {packed.added} of them new")
-    print(f"{packed.removed} folders removed, {packed.kept} kept because they have other files too")
+    print(f"{packed.removed} folders removed, {packed.kept} kept for their other files")
 
 
 def show_status(found: Status, store: Store) -> None:
