@@ -120,8 +120,8 @@ release: .venv/installed
 	$(BIN)/python tests/release.py
 
 # `make run` needs no more than the package; the rest needs the tools and extras as well.
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
-BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(wildcard src/pacbayes/engine/c/*)
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c tests/constraints.txt -e
+BUILT_FROM := pyproject.toml tests/constraints.txt src/build_engine.py $(wildcard src/pacbayes/engine/c/*)
 
 .venv/core: $(BUILT_FROM)
 	$(PYTHON) -m venv .venv

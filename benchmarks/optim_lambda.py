@@ -21,15 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pacbayes import paper
 from pacbayes.bounds import ALPHA, catoni, catoni_lambda
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.files import load_json
+from pacbayes.paper.printed import COLUMNS, DELTA, N, PaperResult
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
 
 HERE = Path(__file__).parent
 STORE = Store(HERE.parent / "results" / "paper")
-N, DELTA = paper.N, paper.DELTA
 STEPS, RATE = 200 * 235 // 2, 1e-4  # of λ, on every other batch
 AT_ONCE = 50  # steps in one of the descent here
 UNITS = ("sign", "sigmoid", "relu")
@@ -71,8 +69,7 @@ def measured(column: str) -> Point:
     found = []
     for c, summary in STORE.summaries(Sweep((column,)).repeated(STORE)):
         if summary.learned:
-            history = load_json(STORE.place(c) / "history.json")
-            lam = next(e["lam"] for e in history if e["epoch"] == summary.epoch)
+            lam = next(e.lam for e in STORE.history(c) or () if e.epoch == summary.epoch)
             found.append((lam, summary.train_linear, summary.kl or 0.0))
     return Point(*map(statistics.fmean, zip(*found, strict=True)))
 
@@ -127,7 +124,7 @@ READINGS: dict[str, Callable[[TradeOff], Point]] = {
 
 
 def page() -> str:
-    printed = {units: paper.COLUMNS[f"optim-lambda-{units}"] for units in UNITS}
+    printed = {units: COLUMNS[f"optim-lambda-{units}"] for units in UNITS}
     trades = {
         units: TradeOff(measured(f"fix-lambda-{units}"), measured(f"optim-lambda-{units}"))
         for units in UNITS
@@ -149,7 +146,7 @@ def page() -> str:
     return text
 
 
-def _printed(p: paper.PaperResult) -> str:
+def _printed(p: PaperResult) -> str:
     return f"{100 * p.train_linear:.2f} / {p.kl:.0f} / {100 * (p.bound or 1.0):.1f}"
 
 

@@ -22,11 +22,12 @@ from typing import Any
 
 import torch
 
-from pacbayes.baselines.pbgnet import PBGFitting, PBGNet
 from pacbayes.data.tasks import Binary
-from pacbayes.experiments.baselines import VOTES, examples
-from pacbayes.experiments.columns import Configuration
+from pacbayes.paper.baselines import PBGFitting, PBGNet
+from pacbayes.paper.columns import Configuration
+from pacbayes.paper.execution import examples
 from pacbayes.randomness import seeded
+from pacbayes.runs.prediction import VOTES
 from pacbayes.runs.versions import versions
 from pacbayes.training.schedules import Schedule
 

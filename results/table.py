@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pacbayes import paper
 from pacbayes.bounds import catoni, percent_up
+from pacbayes.paper import printed
 
 HERE = Path(__file__).parent
 HEADINGS = (
@@ -40,7 +40,7 @@ def row(folder: Path) -> tuple[str, ...]:
 
 
 def paper_row(activation: str) -> tuple[str, ...]:
-    p = paper.RESULTS["fix-lambda", activation]
+    p = printed.RESULTS["fix-lambda", activation]
     risks = (f"{100 * p.train_linear:.2f}", f"{100 * p.test_zero_one:.2f}", "–", f"{p.kl:.0f}")
     name = f"*paper: {activation}, fix-λ, unit variance, T = {p.samples}*"
     return (name, "200", *risks, f"{100 * p.bound:.1f}", "–")

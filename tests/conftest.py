@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from pacbayes import cli
 from pacbayes.data import DataSource
-from pacbayes.experiments.store import Summary
+from pacbayes.paper.store import Summary
 
 # Examples are the same in every run: a failure is a fact, not an accident.
 settings.register_profile("fixed", derandomize=True, deadline=None)

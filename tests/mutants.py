@@ -28,7 +28,8 @@ ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
 LOCAL = "tests/networks/test_local_convolution.py"
 GROUPING = "tests/networks/test_grouping.py"
-SCALING = "tests/experiments/test_scaling.py"
+SCALING = "tests/paper/test_scaling.py"
+ARCHIVE = "tests/paper/test_archive.py -k not(missing_beside)"
 FINER = "tests/runs/test_finer.py"
 FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
@@ -484,22 +485,22 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "runs/lease.py",
         "self._files() if file != own",
         "[] if file != own",
-        "tests/experiments/test_store.py",
+        "tests/paper/test_store.py",
     ),
-    ("runs/lease.py", "return young and not", "return not", "tests/experiments/test_store.py"),
+    ("runs/lease.py", "return young and not", "return not", "tests/paper/test_store.py"),
     ("runs/lease.py", "< self.patience\n", "< self.patience / 4\n", SCALING),
     ("runs/lease.py", "os.link(part, file)", "os.replace(part, file)", SCALING),
     (
-        "experiments/store.py",
+        "paper/store.py",
         "taken and not self._writer(configuration).alive",
         "taken",
-        "tests/experiments/test_store.py",
+        "tests/paper/test_store.py",
     ),
     (
         "runs/lease.py",
         "if not self._created(own, token)",
         "if self._created(own, token) is None",
-        "tests/experiments/test_store.py",
+        "tests/paper/test_store.py",
     ),
     (
         "networks/architecture.py",
@@ -846,4 +847,16 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certify.py", "    _check_seed(exact)\n", "", LYING),
     ("certificates/certify.py", "if executor is not in_turn and not dealt:", "if False:", LYING),
     ("certificates/certify.py", "type(given) not in (Assumptions, type(None))", "False", LYING),
+    ("paper/store.py", "there.settled and not there.within(archived)", "False", ARCHIVE),
+    ("paper/store.py", "if not set(names_in(place)) <= set(MEMBERS)", "if False", ARCHIVE),
+    ("paper/store.py", "if archived.summary is not None:", "if False:", ARCHIVE),
+    ("paper/store.py", "c.key != key or not there.settled", "c.key != key", ARCHIVE),
+    (
+        "paper/archive.py",
+        "runs.setdefault(key, run) != run",
+        "not runs.setdefault(key, run)",
+        ARCHIVE,
+    ),
+    ("paper/archive.py", "(found.st_mtime_ns, found.st_size, found.st_ino)", "(0,)", ARCHIVE),
+    ("paper/archive.py", "own and run.settled and", "own and", ARCHIVE),
 ]

@@ -66,7 +66,7 @@ def tried(file: Path, folder: Path, version: str, *, compiler: bool) -> None:
     """Install a distribution into an empty environment, and use it there."""
     venv.create(folder, with_pip=True)
     environment = environment_of(folder, compiler=compiler)
-    python, constraints = folder / "bin" / "python", ROOT / "constraints.txt"
+    python, constraints = folder / "bin" / "python", ROOT / "tests" / "constraints.txt"
     pip = [python, "-m", "pip", "--disable-pip-version-check"]
     run([*pip, "install", "--quiet", "--no-compile", "-c", constraints, file], environment)
     run([*pip, "check"], environment)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 
 from pacbayes.bounds import percent_up, small_kl
 from pacbayes.data.idx import cache_folder
-from pacbayes.experiments.columns import COLUMNS, Configuration
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import grid_table, lines, render, table1, table2
-from pacbayes.files import load_record
+from pacbayes.paper.archive import read_archive
+from pacbayes.paper.columns import COLUMNS
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import grid_table, lines, render, table1, table2
 from pacbayes.training.loop import VACUOUS
 from pacbayes.verify import verify
 
@@ -253,9 +254,10 @@ def test_small_kl_of_the_committed_runs_pays_for_the_priors_of_resets(reproduced
 
 def test_every_committed_run_has_the_name_of_its_configuration():
     """Runs of earlier editions have other names, and do not count."""
-    paths = list((RESULTS / "paper" / "runs").glob("*/configuration.json"))
-    assert paths
-    assert [p for p in paths if load_record(Configuration, p).key != p.parent.name] == []
+    archives = map(read_archive, (RESULTS / "paper" / "runs").glob("*.jsonl"))
+    runs = {key: run for archive in archives for key, run in archive.items()}
+    assert runs
+    assert [key for key, run in runs.items() if run.configuration.key != key] == []
 
 
 def test_the_search_is_that_of_the_committed_store():
@@ -265,3 +267,20 @@ def test_the_search_is_that_of_the_committed_store():
     assert all(sweep.winner(column, store) for column in sweep.columns)  # every point was made
     rows = grid_table(sweep, store)
     assert render(rows, "markdown") == (store.folder / "grid.md").read_text()
+
+
+def test_every_committed_result_has_a_command_and_a_page():
+    page = (RESULTS / "README.md").read_text()
+    targets = set(re.findall(r"`make ([\w-]+)`", page))
+    assert targets <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    stems = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.is_file()}
+    stems |= {path.stem for path in RESULTS.iterdir()} - {"README"}
+    assert [stem for stem in stems if f"/{stem.partition('-')[0]}" not in page] == []
+    pages = {path.name for path in (ROOT / "docs" / "measurements").glob("*.md")} - {"index.md"}
+    assert [name for name in pages if f"| `{name}` |" not in page] == []
+
+
+def test_the_top_of_the_repository_has_at_most_twelve_names():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    tops = {path.split("/")[0] for path in listed.stdout.splitlines()}
+    assert len([name for name in tops if not name.startswith(".")]) <= 12

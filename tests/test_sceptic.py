@@ -17,9 +17,9 @@ from sklearn.naive_bayes import GaussianNB
 import pacbayes
 from pacbayes import CertifiedClassifier, PACBayesClassifier, Settings, cli, runs
 from pacbayes.data import DataSource
-from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.execution import run as run_column
-from pacbayes.experiments.store import Store
+from pacbayes.paper.columns import chosen
+from pacbayes.paper.execution import run as run_column
+from pacbayes.paper.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore::pacbayes.CertificateWarning")  # little training
 SOURCE = Path(pacbayes.__file__).parent

@@ -1,11 +1,12 @@
 import pytest
 from pydantic import ValidationError
 
-from pacbayes import Settings, paper
+from pacbayes import Settings
+from pacbayes.paper import printed
 
 
 def test_the_paper_protocol_is_the_papers():
-    for (objective, activation), result in paper.RESULTS.items():
+    for (objective, activation), result in printed.RESULTS.items():
         s = Settings.of("paper", activation, objective)
         assert (s.epochs, s.batch_size, s.evaluate_every) == (200, 256, 5)
         assert s.widths == (100, 100, 100)

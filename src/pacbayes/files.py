@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DamagedFileError",
     "check_replaceable",
+    "damaged",
     "exclusive",
     "file_sha256",
+    "json_in",
     "load_json",
     "load_record",
     "load_tensors",
@@ -90,9 +92,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
     except FileNotFoundError:
         raise
     except (SafetensorError, OSError, *_MALFORMED) as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     if not same:
-        raise _damaged(path, "its contents do not match its digest")
+        raise damaged(path, "its contents do not match its digest")
     return tensors, record
 
 
@@ -103,11 +105,15 @@ def save_json(path: Path, record: Any) -> None:
 
 def load_json(path: Path) -> Any:
     """Return the contents of a JSON file; raise DamagedFileError if it is not JSON."""
-    content = path.read_bytes()
+    return json_in(path.read_bytes(), path)
+
+
+def json_in(content: bytes, path: Path) -> Any:
+    """Return what JSON from `path` says; raise DamagedFileError if it is not JSON."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
 
 
 def load_versioned(path: Path, newest: int, oldest: int = 1) -> Any:
@@ -133,19 +139,19 @@ def parsed(kind: type[Record], record: Any, path: Path) -> Record:
         DamagedFileError: a field is missing, unknown or of another type.
     """
     if not isinstance(record, dict):
-        raise _damaged(path, f"{reprlib.repr(record)} is not an object with fields")
+        raise damaged(path, f"{reprlib.repr(record)} is not an object with fields")
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(record.keys() - known):
-        raise _damaged(path, f"the field {unknown[0]!r} is unknown")
+        raise damaged(path, f"the field {unknown[0]!r} is unknown")
     try:
         types: TypeAdapter[Record] = _types_of(kind)  # type: ignore[arg-type]
         return types.validate_json(json.dumps(record), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise _damaged(path, f"{where}: {first['msg']}") from error
+        raise damaged(path, f"{where}: {first['msg']}") from error
     except ValueError as error:  # text that is no Unicode
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
 
 
 @cache
@@ -153,7 +159,8 @@ def _types_of(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _damaged(path: Path, why: object) -> DamagedFileError:
+def damaged(path: Path, why: object) -> DamagedFileError:
+    """Return the error that says in one line what is wrong with a file."""
     said = " ".join(str(why).split())
     return DamagedFileError(f"{path} is damaged: {said}; restore it from a copy or make it again")
 

@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from pacbayes import paper
 from pacbayes.choices import (
     Activation,
     Augmentation,
@@ -17,6 +16,7 @@ from pacbayes.choices import (
     Protocol,
 )
 from pacbayes.defaults import batch_size
+from pacbayes.paper import printed
 
 __all__ = ["MOST_EPOCHS", "Settings"]
 
@@ -142,7 +142,7 @@ def _paper(activation: Activation, objective: Objective) -> dict[str, Any]:
     """Return the paper's best hyper-parameters."""
     if objective == "small-kl":
         raise ValueError("the paper has no objective small-kl; use protocol fast")
-    result = paper.RESULTS[objective, activation]
+    result = printed.RESULTS[objective, activation]
     return {
         "objective": objective,
         "learning_rate": result.learning_rate,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacbayes import paper
 from pacbayes.bounds import catoni, catoni_lambda
+from pacbayes.paper import printed
 
 mpmath.mp.dps = 60
 
@@ -45,18 +45,18 @@ def test_no_lambda_on_a_fine_grid_beats_the_chosen_one(risk, kl, n, delta):
         assert catoni(risk, kl, n, delta, lam=lam) >= best - 1e-7
 
 
-@pytest.mark.parametrize(("column", "result"), list(paper.RESULTS.items()))
+@pytest.mark.parametrize(("column", "result"), list(printed.RESULTS.items()))
 def test_the_papers_six_bounds_follow_from_its_losses_and_kls(column, result):
-    bound = catoni(result.train_linear, result.kl, paper.N, paper.DELTA)
+    bound = catoni(result.train_linear, result.kl, printed.N, printed.DELTA)
     assert 100 * bound == pytest.approx(100 * result.bound, abs=0.05)
 
 
 def test_as_printed_the_papers_swapped_kls_do_not_give_its_bounds():
-    sign, relu = paper.RESULTS["fix-lambda", "sign"], paper.RESULTS["fix-lambda", "relu"]
-    assert catoni(sign.train_linear, relu.kl, paper.N, paper.DELTA) == pytest.approx(
+    sign, relu = printed.RESULTS["fix-lambda", "sign"], printed.RESULTS["fix-lambda", "relu"]
+    assert catoni(sign.train_linear, relu.kl, printed.N, printed.DELTA) == pytest.approx(
         0.189, abs=5e-4
     )
-    assert catoni(relu.train_linear, sign.kl, paper.N, paper.DELTA) == pytest.approx(
+    assert catoni(relu.train_linear, sign.kl, printed.N, printed.DELTA) == pytest.approx(
         0.182, abs=5e-4
     )
 

@@ -706,8 +706,8 @@ def test_reproduce_makes_runs_then_a_table_and_knows_how_far_it_is(run_cli, tmp_
 
 
 def test_reproduce_shows_the_search_without_the_repeats(run_cli, tmp_path):
-    from pacbayes.experiments.columns import grid
-    from pacbayes.experiments.store import Store
+    from pacbayes.paper.columns import grid
+    from pacbayes.paper.store import Store
 
     asked = ("--columns", "mlp,fast-relu", "--dataset", "digits", "--epochs", "1")
     asked += ("--out", tmp_path / "store")

@@ -12,12 +12,12 @@ import torch
 from scipy import stats
 
 from pacbayes import dense_network
-from pacbayes.baselines import pbgnet
 from pacbayes.engine import interface
 from pacbayes.engine import library as module
 from pacbayes.engine.interface import AdamTensor, Evaluation, Step, Training, Update
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine
+from pacbayes.paper import baselines
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -63,8 +63,8 @@ def step_of_every_kind(activation, estimator, learned, classes):
     y = torch.randint(classes, (70,))
     y = 2.0 * y - 1 if classes == 2 else y
     if estimator == "tree":
-        network = pbgnet.PBGNet(30, (20, 10))
-        engine = pbgnet.native_engine(network, 7)
+        network = baselines.PBGNet(30, (20, 10))
+        engine = baselines.native_engine(network, 7)
         parameters = [*network.weights, *network.biases]
     else:
         drawn = estimator == "reinforce"

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from pacbayes import dense_network
-from pacbayes.baselines import pbgnet
 from pacbayes.data.tasks import linear
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine
 from pacbayes.networks import activations
+from pacbayes.paper import baselines
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 
@@ -255,7 +255,7 @@ def test_pbgnets_tree_is_torchs_on_the_same_draws(widths, T, monkeypatch):
     """Loss and every gradient of one step of PBGNet."""
     generator, B, key = torch.Generator().manual_seed(T), 5 + 200 // T, (7, T)
     torch.manual_seed(T)
-    model = pbgnet.PBGNet(40, widths)
+    model = baselines.PBGNet(40, widths)
     with torch.no_grad():
         for p in model.parameters():
             p += 0.3 * torch.randn(p.shape, generator=generator)
@@ -263,7 +263,7 @@ def test_pbgnets_tree_is_torchs_on_the_same_draws(widths, T, monkeypatch):
     x[torch.rand(B, 40, generator=generator) < 0.6] = 0
     y = torch.randint(2, (B,), generator=generator) * 2.0 - 1
     index = torch.randint(B, (B,), generator=generator)
-    native = pbgnet.native_engine(model, T)
+    native = baselines.native_engine(model, T)
     loss = native.loss_and_grad(x, y, index, *key) / B
     found = [p.grad for p in (*model.weights, *model.biases)]
     assert native.loss(x, y, index, *key) / B == pytest.approx(loss, abs=1e-9)
@@ -276,7 +276,7 @@ def test_pbgnets_tree_is_torchs_on_the_same_draws(widths, T, monkeypatch):
         near.append((((z + 0.5) / 2**32 - tail).abs() < 5e-7).any().item())
         return torch.where((z < torch.floor(tail * 2**32)) ^ (F > 0), 1.0, -1.0).double()
 
-    monkeypatch.setattr(pbgnet, "sample_signs", sample_signs)
+    monkeypatch.setattr(baselines, "sample_signs", sample_signs)
     exact = copy.deepcopy(model).double()
     truth = linear(exact(x[index].double(), T), y[index]).mean()
     gradients = torch.autograd.grad(truth, [*exact.weights, *exact.biases])

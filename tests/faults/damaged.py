@@ -39,6 +39,7 @@ _STORE = (
     ("reproduce", "table1", "--out", "store", "--as-is"),
     ("reproduce", "table2", "--out", "store", "--as-is"),
     ("reproduce", "grid", "--out", "store", "--as-is"),
+    ("reproduce", "pack", "--out", "store"),
     ("report", "store"),
 )
 _LOAD = ("load", "RUN")

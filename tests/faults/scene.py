@@ -14,9 +14,9 @@ import numpy as np
 
 import pacbayes
 from pacbayes import cli
-from pacbayes.experiments.execution import run
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
+from pacbayes.paper.execution import run
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
 
 __all__ = ["FIT", "Outcome", "build", "called", "resume"]
 
@@ -141,7 +141,7 @@ def _commands(*, whole: bool) -> list[tuple[object, ...]]:
         resume("learned"),
         ("certify", "learned"),
         ("certify", "learned", "--per-class"),
-        *((FIT, store) if whole else ()),
+        *((FIT, store, ("reproduce", "pack", "--out", "store")) if whole else ()),
     ]
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from pacbayes.experiments.columns import chosen
-from pacbayes.experiments.store import Store
+from pacbayes.paper.columns import chosen
+from pacbayes.paper.store import Store
 from pacbayes.report import report
 from pacbayes.report.sweeps import find_sweeps
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pacbayes.experiments import executors
-from pacbayes.experiments.columns import Configuration, chosen
-from pacbayes.experiments.execution import attempt
-from pacbayes.experiments.store import State, Store, Summary
+from pacbayes.paper import executors
+from pacbayes.paper.columns import Configuration, chosen
+from pacbayes.paper.execution import attempt
+from pacbayes.paper.store import State, Store, Summary
 from pacbayes.runs.writing import writing
 from simulation.world import Misfortunes, World
 

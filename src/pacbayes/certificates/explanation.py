@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pacbayes import paper
 from pacbayes.bounds import confidence, percent_up
 from pacbayes.choices import Predictor
+from pacbayes.paper.printed import RESULTS, PaperResult
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
@@ -115,11 +115,11 @@ def _layers(c: Certificate, parts: dict[str, float]) -> dict[str, tuple[float, f
     return layers
 
 
-def paper_result(record: RunRecord) -> paper.PaperResult | None:
+def paper_result(record: RunRecord) -> PaperResult | None:
     """Return the paper's column for the run's objective and activation, on its data and depth."""
     s = record.settings
     comparable = record.data.source.name == "binary-mnist" and len(s.widths) == 3
-    return paper.RESULTS.get((s.objective, s.activation)) if comparable else None
+    return RESULTS.get((s.objective, s.activation)) if comparable else None
 
 
 def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iterator[Beside]:
@@ -157,7 +157,7 @@ def _test_errors(c: Certificate, errors: TestErrors, printed: str) -> Iterator[B
         yield Beside("test error, the network at the prior's means", percent(errors.fixed))
 
 
-def _printed(result: paper.PaperResult | None, name: str) -> str:
+def _printed(result: PaperResult | None, name: str) -> str:
     return percent(getattr(result, name, None))
 
 

@@ -22,7 +22,7 @@ def datasets(incomplete: str) -> list[str]:
 
 def columns(incomplete: str) -> list[str]:
     """Complete the last of several columns, separated by commas."""
-    from pacbayes.experiments.columns import COLUMNS
+    from pacbayes.paper.columns import COLUMNS
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]

@@ -19,14 +19,14 @@ from pacbayes.cli.options import AsJson, Quiet, check_scheduler, given
 from pacbayes.extras import require
 
 if TYPE_CHECKING:
-    from pacbayes.experiments.executors import Executor
-    from pacbayes.experiments.store import Store
-    from pacbayes.experiments.sweep import Sweep
+    from pacbayes.paper.executors import Executor
+    from pacbayes.paper.store import Store
+    from pacbayes.paper.sweep import Sweep
 
 __all__ = ["reproduce"]
 
 _SWEEP = ("dataset", "columns", "repeats", "epochs", "grid")  # the options that make a sweep
-What = Literal["table1", "table2", "grid", "figures", "status", "slurm"]
+What = Literal["table1", "table2", "grid", "figures", "status", "pack", "slurm"]
 Format = Literal["terminal", "markdown", "csv", "latex"]
 
 
@@ -37,7 +37,7 @@ def reproduce(
         typer.Argument(
             metavar="WHAT",
             help="table1, table2, grid (the search), figures, status (progress), "
-            "slurm (a job script).",
+            "pack (finished runs into one file per column), slurm (a job script).",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Store of runs; finished runs in it are kept.")],
@@ -86,12 +86,14 @@ def reproduce(
     pacbayes reproduce status --out runs/sweep
     """
     _check_options(out, executor, scheduler)
-    from pacbayes.experiments.store import Store
+    from pacbayes.paper.store import Store
 
     store = Store(out.resolve())
     sweep = _sweep(columns, dataset, epochs, repeats, grid, search_only=what == "grid")
     if what == "status":
         _status(sweep if _asked(context) else sweep.or_last(store), store, as_json=as_json)
+    elif what == "pack":
+        _pack(store, asked=_asked(context), as_json=as_json)
     elif what == "slurm":
         _slurm(sweep, store)
     else:
@@ -115,8 +117,8 @@ def _sweep(
     *,
     search_only: bool,
 ) -> Sweep:
-    from pacbayes.experiments.columns import COLUMNS
-    from pacbayes.experiments.sweep import Sweep
+    from pacbayes.paper.columns import COLUMNS
+    from pacbayes.paper.sweep import Sweep
 
     names = _names(columns) if columns else COLUMNS
     sweep = Sweep(names, dataset, epochs, repeats, grid)
@@ -130,7 +132,7 @@ def _names(columns: str) -> tuple[str, ...]:
 
 def _search_of(sweep: Sweep) -> Sweep:
     """Return the paper's search alone, without repeats of its winners."""
-    from pacbayes.experiments.columns import ADDED
+    from pacbayes.paper.columns import ADDED
 
     searched = tuple(name for name in sweep.columns if name not in ADDED)
     if not searched:
@@ -145,7 +147,7 @@ def _asked(context: typer.Context) -> bool:
 
 
 def _executor(store: Store, scheduler: str | None, workers: int | None) -> Executor:
-    from pacbayes.experiments.executors import dask_runs, local_runs
+    from pacbayes.paper.executors import dask_runs, local_runs
 
     if scheduler:
         return partial(dask_runs, store=store, scheduler=scheduler)
@@ -164,7 +166,7 @@ def _make_and_print(
 ) -> None:
     from pacbayes.cli import sweeps
     from pacbayes.cli.console import remark, took
-    from pacbayes.experiments.making import count_done
+    from pacbayes.paper.sweep import count_done
 
     if what == "figures":
         require("plots", "reproduce figures")  # before the runs are made
@@ -187,7 +189,7 @@ def _make_and_print(
 def _check_complete(sweep: Sweep, store: Store) -> None:
     """Exit with an error if runs are missing."""
     from pacbayes.cli.console import remark
-    from pacbayes.experiments.making import count_missing
+    from pacbayes.paper.sweep import count_missing
 
     if missing := count_missing(sweep, store):
         remark(f"{missing} runs failed or are missing: {_command('status', sweep, store)}")
@@ -196,7 +198,7 @@ def _check_complete(sweep: Sweep, store: Store) -> None:
 
 def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
     from pacbayes.cli import sweeps
-    from pacbayes.experiments.status import status
+    from pacbayes.paper.sweep import status
 
     found = status(sweep, store)
     if as_json:
@@ -205,8 +207,22 @@ def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
         sweeps.show_status(found, store)
 
 
+def _pack(store: Store, *, asked: bool, as_json: bool) -> None:
+    from pacbayes.cli import sweeps
+    from pacbayes.paper.store import pack
+
+    if asked:
+        options = ", ".join(f"--{name}" for name in _SWEEP)
+        raise ValueError(f"pack takes every finished run of a store; leave out {options}")
+    packed = pack(store)
+    if as_json:
+        print(json.dumps(asdict(packed)))
+    else:
+        sweeps.show_packed(packed, store)
+
+
 def _slurm(sweep: Sweep, store: Store) -> None:
-    from pacbayes.experiments.executors import slurm_script
+    from pacbayes.paper.executors import slurm_script
 
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
     sweep.remember(store)  # and make the folder, where Slurm writes its logs

@@ -6,18 +6,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pacbayes.cli.console import duration, remark
-from pacbayes.experiments import tables
-from pacbayes.experiments.figures import draw_figures
-from pacbayes.experiments.making import Batch, Made, make_runs
+from pacbayes.paper import tables
+from pacbayes.paper.figures import draw_figures
+from pacbayes.paper.sweep import Batch, Made, make_runs
 
 if TYPE_CHECKING:
-    from pacbayes.experiments.columns import Configuration
-    from pacbayes.experiments.executors import Executor
-    from pacbayes.experiments.status import Status
-    from pacbayes.experiments.store import Store
-    from pacbayes.experiments.sweep import Sweep
+    from pacbayes.paper.columns import Configuration
+    from pacbayes.paper.executors import Executor
+    from pacbayes.paper.store import Packed, Store
+    from pacbayes.paper.sweep import Status, Sweep
 
-__all__ = ["as_record", "make", "show", "show_status"]
+__all__ = ["as_record", "make", "show", "show_packed", "show_status"]
 
 
 def make(sweep: Sweep, store: Store, executor: Executor, *, quiet: bool) -> None:
@@ -71,11 +70,17 @@ def _point(c: Configuration, store: Store) -> dict[str, Any]:
     return point if summary is None else point | asdict(summary)
 
 
+def show_packed(packed: Packed, store: Store) -> None:
+    """Print how many runs are in the archives now, and what became of their folders."""
+    print(f"{packed.runs} runs in {store.folder / 'runs'}/*.jsonl, {packed.added} of them new")
+    print(f"{packed.removed} folders removed, {packed.kept} kept for their other files")
+
+
 def show_status(found: Status, store: Store) -> None:
     """Print the number of runs by state, the time left and the failures."""
     print(f"{found.done} done  {found.running} running  {found.failed} failed  ", end="")
     print(f"{found.waiting} waiting")
-    others = len(list((store.folder / "runs").glob("*/summary.json"))) - found.done
+    others = store.count_finished() - found.done
     if others > 0:
         print(f"{others} finished runs belong to other options; give status those to see them")
     _show_time_left(found)

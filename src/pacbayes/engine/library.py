@@ -1,7 +1,7 @@
 """Find the build of the C library for this processor, and run engines on it.
 
 An engine knows widths, activations and arrays of parameters. What these mean is up to the callers:
-`engine.network` for the library's own networks, and `baselines.pbgnet`.
+`engine.network` for the library's own networks, and `paper.baselines`.
 """
 
 from __future__ import annotations

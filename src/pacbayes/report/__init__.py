@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacbayes.experiments.store import Store
 from pacbayes.files import write_atomically
+from pacbayes.paper.store import Store
 from pacbayes.report.contents import RunContents, collect
 from pacbayes.report.page import document
 from pacbayes.report.sections.certificates import certificates_section
@@ -40,12 +40,12 @@ def report(
     """
     if (folder / "run.json").is_file():
         page = run_page(collect(open_run(folder), data, test_data))
-    elif any(folder.glob("runs/*/configuration.json")):
-        page = sweep_page(Store(folder), folder)
+    elif (store := Store(folder)).configurations():
+        page = sweep_page(store, folder)
     else:
         raise ValueError(
             f"{folder} is neither a run folder (it has no run.json) nor a store of runs (it has no "
-            "runs/*/configuration.json); give a folder made by pacbayes train or pacbayes reproduce"
+            "runs in a folder runs); give a folder made by pacbayes train or pacbayes reproduce"
         )
     write_atomically(out, page.encode())
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pacbayes.experiments.columns import COLUMNS, grid
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, grid_table, printed, table1, table2
+from pacbayes.paper.columns import COLUMNS, grid
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import Line, grid_table, printed, table1, table2
 from pacbayes.report.charts import Mark, bars
 from pacbayes.report.commands import option_words
 from pacbayes.report.line_charts import Series, line_chart
@@ -33,10 +33,9 @@ _HEADER = ("column", "epoch", "training risk, %", "KL, nats", "bound, %")
 
 def sweep_page(store: Store, shown: Path) -> str:
     """Return the page about a store; `shown` is the path by which the user knows it."""
-    done = len(list(store.folder.glob("runs/*/summary.json")))
     lead = (
-        f"{done} finished runs in {shown}, beside the paper's results where the data set is the "
-        "same."
+        f"{store.count_finished()} finished runs in {shown}, beside the paper's results where the "
+        "data set is the same."
     )
     sections = list(_sections(store, shown))
     return document(shown.resolve().name, "pacbayes sweep", lead, sections, "broad")

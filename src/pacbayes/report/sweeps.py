@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pacbayes.experiments.columns import COLUMNS, Configuration
-from pacbayes.experiments.store import Store
-from pacbayes.experiments.sweep import Sweep
-from pacbayes.experiments.tables import Line, lines
-from pacbayes.files import load_record
-from pacbayes.report.reading import read_history
+from pacbayes.paper.columns import COLUMNS, Configuration
+from pacbayes.paper.store import Store
+from pacbayes.paper.sweep import Sweep
+from pacbayes.paper.tables import Line, lines
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["StoredSweep", "find_sweeps"]
@@ -40,11 +38,10 @@ class StoredSweep:
 def find_sweeps(store: Store) -> list[StoredSweep]:
     """Return the sweeps whose runs are in a store."""
     groups: dict[tuple[str, int | None], list[Configuration]] = {}
-    for path in sorted(store.folder.glob("runs/*/configuration.json")):
-        c = load_record(Configuration, path)
+    for c in store.configurations():
         groups.setdefault((c.dataset, c.epochs), []).append(c)
     sweeps = [_sweep(group, store) for _, group in sorted(groups.items(), key=str)]
-    return [StoredSweep(s, tuple(lines(s, store)), _histories(s, store)) for s in sweeps]
+    return [StoredSweep(s, tuple(lines(s, store)), s.histories(store)) for s in sweeps]
 
 
 def _sweep(group: Sequence[Configuration], store: Store) -> Sweep:
@@ -65,8 +62,3 @@ def _repeats(group: Sequence[Configuration], store: Store) -> int:
 def _learned(c: Configuration, store: Store) -> bool:
     summary = store.summary(c)
     return summary is None or summary.learned
-
-
-def _histories(sweep: Sweep, store: Store) -> dict[str, tuple[Evaluation, ...]]:
-    paths = {name: store.place(c) / "history.json" for name, c in sweep.shown(store).items()}
-    return {name: read_history(path) for name, path in paths.items() if path.exists()}

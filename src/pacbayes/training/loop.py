@@ -1,7 +1,7 @@
 """The loop over epochs and batches: it steps, evaluates, keeps the best, stops and resumes.
 
 Subclasses say what a step and an evaluation are: `trainer.Trainer` for the library's networks and
-`baselines.fitting.Fitting` for the baselines.
+`paper.baselines.Fitting` for the baselines.
 """
 
 from __future__ import annotations

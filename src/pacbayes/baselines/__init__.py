@@ -1,1 +1,0 @@
-"""The paper's baselines with models of their own: an unregularised network, and PBGNet."""

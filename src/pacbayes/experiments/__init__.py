@@ -1,1 +1,0 @@
-"""The paper's experiments: columns and grids, a store of runs, executors, tables and figures."""

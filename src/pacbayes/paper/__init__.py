@@ -1,0 +1,1 @@
+"""The paper's experiments: columns and baselines, sweeps, the store of runs, tables and figures."""
