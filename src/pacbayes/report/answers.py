@@ -274,7 +274,7 @@ def errors_section(contents: Contents) -> Section | None:
     """Show which classes are taken for which, and what abstaining would save."""
     if not contents.answers:
         return None
-    warning = "This section contains measurements. No certificate covers them."
+    warning = "These are measurements, not bounds."
     body = [element("p", element("strong", warning))]
     for i, answers in enumerate(contents.answers, 1):
         text = f"{answers.who} misclassifies {100 * answers.error:.2f} % of {answers.where}. "

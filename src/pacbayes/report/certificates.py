@@ -36,7 +36,8 @@ _HELD_OUT = (
 )
 _SEVERAL = (
     "Each certificate holds with its own probability; the probability that all of them hold at "
-    "once is lower. Each one names the predictor that it covers. The first is the lowest."
+    "once is lower. Each one names the predictor that it covers. The first is the lowest; pacbayes "
+    "predict answers with its predictor."
 )
 _PATHS = "Paths are seen from the directory in which this page was written."
 
@@ -155,7 +156,7 @@ def _parts_table(c: Shown) -> Html:
     rows: list[list[str]] = [
         [
             join(swatch(s.kind, shade), s.label, _small(s.detail)),
-            f"{c.unit.times * s.points:.2f}" if c.unit.sign else f"{s.points:.4g}",
+            f"{c.unit.times * s.points:.3f}" if c.unit.sign else f"{s.points:.4g}",
         ]
         for s, shade in zip(found, _shades(found), strict=True)
     ]

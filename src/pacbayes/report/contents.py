@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pacbayes.bounds import percent_up
 from pacbayes.bounds.domain import number_up
 from pacbayes.certificates.explanation import Beside, Step, percent
+from pacbayes.choices import Predictor
 from pacbayes.report.charts import Mark
 from pacbayes.report.markup import element
 
@@ -152,6 +153,12 @@ class Contents:
     training: tuple[tuple[Evaluation, ...], Evaluation] | None = None
     movements: tuple[LayerMovement, ...] = ()
     answers: tuple[Answers, ...] = ()
+
+    @property
+    def of_another(self) -> str:
+        """What a section on the posterior says if the first certificate is not about it."""
+        about_prior = self.certificates and self.certificates[0].key == Predictor.FIXED.value
+        return " This is about Q, which the first certificate does not cover." * bool(about_prior)
 
 
 def verdict(findings: Iterable[Finding]) -> str:

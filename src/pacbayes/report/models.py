@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -304,7 +305,7 @@ def _claims(f: _Read) -> Iterator[Table]:
 def _claim_row(c: HeldOutCertificate, f: _Read) -> tuple[str, ...]:
     about = c.quantity if f.evidence.weights is None else f"{c.quantity}, by {c.theorem}"
     measured = Unit().text(c.risk) if c.n else "–"
-    return about, c.shown, measured, f"{c.n} {c.unit}", verdict(f.findings)
+    return about, c.shown, measured, str(c.n), verdict(f.findings)
 
 
 def _candidates(f: _Read) -> Table:
@@ -338,12 +339,14 @@ def _columns(record: ClassifierRecord) -> Table | None:
     layout = record.layout
     if layout is None:
         return None
-    names = layout.names or [f"column {i + 1}" for i in range(len(layout.kinds))]
+    kinds = [kind.value for kind in layout.kinds]
+    named = zip(layout.names or (), kinds, strict=False)
+    unnamed = ((f"{count} without a name", kind) for kind, count in Counter(kinds).items())
     left = f"; left out: {', '.join(layout.dropped)}." if layout.dropped else "."
     return Table(
-        caption=f"{len(names)} columns",
+        caption=f"{len(kinds)} columns",
         header=("column", "kind"),
-        rows=tuple((name, kind.value) for name, kind in zip(names, layout.kinds, strict=True)),
+        rows=tuple(named if layout.names else unnamed),
         note=f"The candidates take these columns{left}",
         class_="plain",
     )

@@ -73,7 +73,7 @@ def training_section(contents: Contents) -> Section | None:
     text = (
         f"Training ran for {history[-1].epoch} epochs. The dashed line marks epoch {best.epoch}, "
         "which had the best bound; its weights were kept. This bound guides training and is not a "
-        "certificate: it is Catoni's bound without the Monte-Carlo error."
+        f"certificate: it is Catoni's bound without the Monte-Carlo error.{contents.of_another}"
     )
     charts = element("div", _errors(history, best), _kl(history, best), class_="pair")
     body = join(element("p", text), card(charts, _numbers(history)))
@@ -131,6 +131,7 @@ def weights_section(contents: Contents) -> Section | None:
     )
     if not any(m.scales for m in movements):
         text += " The standard deviations are the prior's: σ = σ₀."
+    text += contents.of_another
     rows = list(map(_row, movements))
     if not any(m.kl for m in movements):
         text = "The posterior is the prior: no layer has moved."
