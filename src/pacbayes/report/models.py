@@ -126,7 +126,7 @@ def collect(folder: Path) -> Contents:
     verify = (f"pacbayes verify {quoted}", f"pacbayes verify {quoted} --full")
     note = "Without --full, the recorded predictions are not made again."
     use = Commands("Use", (f"pacbayes predict {quoted} new.csv",))
-    ledger = [Table.of_ledger(CERTIFICATE, f.certificate.ledger, f.certificate.delta)]
+    ledger = [Table.of_ledger(CERTIFICATE, c.ledger, c.delta) for c in [*f.issued.values()][:1]]
     return Contents(
         title=f"{f.where}, {f.name(in_full=False)}",
         lead=_lead(f),
@@ -134,7 +134,7 @@ def collect(folder: Path) -> Contents:
         uncertified=Commands(_WITHHELD, ()),
         commands=(Commands("Verify", verify, note), use) if f.issued else (use,),
         facts=(
-            *(ledger if f.issued else []),
+            *ledger,
             Table.of_hashes({"features": r.x_sha256} | r.files),
             Table.of_versions({"fitting": r.versions}),
         ),
@@ -162,10 +162,10 @@ def _read(folder: Path) -> _Read:
 def _test(path: Path) -> tuple[float, int] | None:
     if not path.exists():
         return None
+    found = load_json(path)
     try:
-        found = load_json(path)
         return float(found["error"]), int(found["n"])
-    except (TypeError, KeyError, OverflowError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise DamagedFileError(f"{path} is damaged: {error!r}; remove it") from error
 
 

@@ -16,6 +16,7 @@ from pacbayes.experiments.tables import Line, grid_table, lines, printed, table1
 from pacbayes.files import load_record
 from pacbayes.report.charts import Mark, Series, bars, line_chart
 from pacbayes.report.commands import option_words
+from pacbayes.report.contents import portable
 from pacbayes.report.markup import (
     Html,
     Section,
@@ -45,12 +46,12 @@ _HEADER = ("column", "epoch", "training risk, %", "KL, nats", "bound, %")
 
 def sweep_page(store: Store, shown: Path) -> str:
     """Return the page about a store; `shown` is the path by which the user knows it."""
-    done = len(list(store.folder.glob("runs/*/summary.json")))
+    done, place = len(list(store.folder.glob("runs/*/summary.json"))), portable(shown)
     lead = (
-        f"{done} finished runs in {shown}, beside the paper's results where the data set is the "
+        f"{done} finished runs in {place}, beside the paper's results where the data set is the "
         "same."
     )
-    sections = list(_sections(store, shown))
+    sections = list(_sections(store, place))
     return document(shown.resolve().name, "pacbayes sweep", lead, sections, "broad")
 
 
