@@ -53,6 +53,7 @@ _CHOSEN = {
     "cross-validation": "chosen by cross-validation",
     "vote": "weighted by its bound",
 }
+_ELSEWHERE = {"kind", "format", "layout", "files", "versions", "x_sha256", "source"}
 _WITHHELD = "The certificate was withheld when the classifier was fitted: nothing is guaranteed."
 _HONEST = "No model saw these examples; the certificate was counted on them."
 _ALL_HOLD = (
@@ -138,7 +139,10 @@ def collect(folder: Path) -> Contents:
             Table.of_hashes({"features": r.x_sha256} | r.files),
             Table.of_versions({"fitting": r.versions}),
         ),
-        settings=_settings(f),
+        settings=tuple(
+            (name, str(value))
+            for name, value in r.model_dump(mode="json", exclude=_ELSEWHERE).items()
+        ),
         claims=tuple(_claims(f)),
         candidates=_candidates(f) if f.holds and len(r.shares) > 1 else None,
         columns=_columns(r),
@@ -188,7 +192,7 @@ def _shown(f: _Read) -> Shown:
     marks = []
     if f.holds and f.evidence.weights is None and len(c.ledger) > 1:
         alone = _at(c)(c.delta)
-        marks.append(unit.mark("the same test of this predictor alone", alone, unit.up(alone)))
+        marks.append(unit.mark("tested alone", alone, unit.up(alone)))
     if f.test is not None and f.record.costs is None:
         marks.append(unit.mark("test error", f.test[0], unit.text(f.test[0])))
     return Shown(
@@ -320,7 +324,7 @@ def _candidates(f: _Read) -> Table:
             last = f"{100 * weights[i]:.1f} %"
         shown = element("strong", name) if name == f.record.chosen else name
         rows.append((shown, f"{100 * share:.1f} %", f"{int(wrong.sum())} of {len(wrong)}", last))
-        text = f"{name}: {unit.text(risk)}" + ("" if c is None else f", at most {c.shown}")
+        text = f"{name}: {unit.text(risk)}" + ("" if c is None else f", ≤ {c.shown}")
         reach = 0.0 if c is None else unit.times * c.bound
         marks.append(Mark("risk", unit.times * risk, text, reach))
     spent, last = ("share of δ", "bound") if weights is None else ("weight before", "weight")
@@ -379,21 +383,3 @@ def _answers(f: _Read) -> Answers:
         return found
     sure = "in the weighted vote. Percentages are shares of the weight."
     return found.with_confidence(shares, labels, wrong, e.rows, sure)
-
-
-def _settings(f: _Read) -> tuple[tuple[str, str], ...]:
-    r = f.record
-    found = {
-        "data": "given in Python" if r.source is None else f.where,
-        "examples": r.n,
-        "classes": ", ".join(r.classes),
-        "candidates": ", ".join(r.shares),
-        "choose": r.choose,
-        "seed of the split": r.seed,
-        "share of the bound set": r.fraction,
-        "groups": r.grouped,
-        "repeats declared": r.repeats,
-        "copies removed": r.deduplicated,
-        "costs": r.costs,
-    }
-    return tuple((name, "–" if value is None else str(value)) for name, value in found.items())
