@@ -306,3 +306,11 @@ def test_light_and_dark_colours_have_enough_contrast():
                 assert contrast(colours[text], colours[ground]) >= 4.5, text
             for shape in ("risk", "monte-carlo", "sample", "kl"):
                 assert contrast(colours[shape], colours[ground]) >= 3, shape
+
+
+def test_a_certificate_may_break_across_printed_pages():
+    """Otherwise the whole certificate, verdict and all, moves to page 2."""
+    style = files("pacbayes.report").joinpath("style.css").read_text()
+    kept = re.findall(r"([^{}]+)\{ break-inside: avoid; \}", style.partition("@media print")[2])
+    assert not {"article", "section", "main"} & {s.strip() for k in kept for s in k.split(",")}
+    assert any("figure" in k for k in kept)
