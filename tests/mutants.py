@@ -846,4 +846,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certify.py", "    _check_seed(exact)\n", "", LYING),
     ("certificates/certify.py", "if executor is not in_turn and not dealt:", "if False:", LYING),
     ("certificates/certify.py", "type(given) not in (Assumptions, type(None))", "False", LYING),
+    ("report/models.py", "at(c.delta * share), own", "at(c.delta), own", "tests/report"),
+    ("report/models.py", "np.argmin(means)", "np.argmax(means)", "tests/report"),
+    ("report/contents.py", "there.relative_to(here) if", "there if", "tests/report"),
+    ("report/networks.py", "checked.sort(", "sorted(checked, ", "tests/report"),
 ]

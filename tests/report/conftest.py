@@ -66,8 +66,8 @@ def folders(tmp_path_factory, request):
     given = {
         "mean": {},
         "vote": {"choose": "vote"},
-        "costs": {"costs": COSTS},
-        "doubt": {"target_error": 0.05, "choose": "cross-validation"},
+        "costs": {"costs": COSTS, "choose": "cross-validation"},
+        "doubt": {"target_error": 0.05},
     }
 
     def make_one(kind):

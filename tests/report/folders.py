@@ -95,7 +95,7 @@ KINDS = {  # of folders that have a page, and the title of each
     "table-model": "towns.csv, logistic regression",
     "mean": "300 examples, mean of 3 models",
     "vote": "300 examples, weighted vote of 3 models",
-    "costs": "300 examples, mean of 3 models",
-    "doubt": "300 examples, stump",
+    "costs": "300 examples, stump",
+    "doubt": "300 examples, mean of 3 models",
     "store": "store",
 }
