@@ -669,7 +669,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/sample.py", "_NATURAL ** (1 / D)", "1.0", EXAMPLES),
     ("data/sample.py", "np.full_like(deviations, deviations.max()), ", "deviations, ", EXAMPLES),
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
-    ("report/votes.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
+    ("report/voting.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
     ("runs/preparation.py", "remarks += check_split(", "remarks = remarks or (", FORGED),
     ("sklearn/images.py", 'update={"seed": 0}', "update={}", CARELESS),
     ("enclosures.py", "for i in range(errors)", "for i in range(errors - 1)", VERIFY),
@@ -859,4 +859,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("paper/archive.py", "(found.st_mtime_ns, found.st_size, found.st_ino)", "(0,)", ARCHIVE),
     ("paper/archive.py", "own and run.settled and", "own and", ARCHIVE),
+    ("report/models.py", "at(c.delta * share), own", "at(c.delta), own", "tests/report"),
+    ("report/models.py", "np.argmin(means)", "np.argmax(means)", "tests/report"),
+    ("report/contents.py", "there.relative_to(here) if", "there if", "tests/report"),
+    ("report/networks.py", "checked.sort(", "sorted(checked, ", "tests/report"),
 ]

@@ -201,7 +201,8 @@ def test_15_features_are_looked_at_again(tmp_path):
 
 
 def test_16_a_report_derives_what_it_shows(tmp_path):
-    from pacbayes.report.contents import collect
+    from pacbayes.certificates.explanation import percent, steps
+    from pacbayes.report import collect
 
     rng = np.random.default_rng(1)
     x = rng.normal(size=(100, 5)).astype(np.float32)
@@ -215,9 +216,12 @@ def test_16_a_report_derives_what_it_shows(tmp_path):
     honest = runs.test_errors(run, network, source.load())
     forge(run.folder / "test.json", randomised=0.0, vote=0.0)
     forge(run.folder / "certificate.json", kl_by_part=dict.fromkeys(c.kl_by_part, 1.0))
-    contents = collect(run)
-    assert contents.errors == honest
-    assert contents.issued[0].certificate.kl_by_part == c.kl_by_part
+    (shown,) = collect(run.folder).certificates
+    rows = {row.label: row.ours for row in shown.beside}
+    assert rows["test error, randomised"] == percent(honest.randomised)
+    assert rows["test error, majority vote (not covered)"] == percent(honest.vote)
+    for step, own in zip(shown.steps, steps(c, run.record.layer_names), strict=True):
+        assert step.points == pytest.approx(own.points, rel=1e-9)
     record = json.loads((run.folder / "certificate.json").read_text())
     assert not {"held_out", "catoni", "contributions"} & record.keys()
 

@@ -118,19 +118,15 @@ def test_a_certificate_is_issued_again_at_another_delta(forest, run_cli):
     assert json.loads(out)["delta"] == 0.05
 
 
-def test_the_report_is_a_page_of_its_own(forest, run_cli):
-    code, _, _ = run_cli("report", forest)
+def test_a_report_goes_into_the_folder_and_leaves_it_valid(forest, run_cli):
+    code, out, _ = run_cli("report", forest)
     assert code == 0
+    assert out.splitlines()[0] == str(forest / "report.html")
     page = (forest / "report.html").read_text()
-    for text in (
-        "at most",
-        "random forest",
-        "Confusion matrix",
-        "checks passed",
-        "share of",
-    ):
+    for text in ("train.csv, random forest", "checks passed", "Columns and features"):
         assert text in page
     assert "error on the test set (100 examples)" in page
+    assert "test error: " in page
     assert run_cli("verify", forest)[0] == 0  # the page is no foreign file
 
 
@@ -140,6 +136,7 @@ def test_the_report_is_a_page_of_its_own(forest, run_cli):
         (("certify", "--bound", "held-out"), "--bound has no effect on {run}, a classifier"),
         (("verify", "--relearn"), "--relearn has no effect on {run}, a classifier"),
         (("verify", "--data", "x.csv"), "--data has no effect without --full"),
+        (("report", "--data", "x.csv"), "--data has no effect on {run}, a classifier"),
         (("export", "--format", "onnx", "--out", "x.onnx"), "cannot be exported as onnx"),
     ],
 )
@@ -217,8 +214,9 @@ def test_classes_costs_and_doubt_have_certificates_of_their_own(run_cli, folder,
     assert run_cli("verify", tmp_path / "m", "--full")[0] == 0
     assert run_cli("report", tmp_path / "m")[0] == 0
     page = (tmp_path / "m" / "report.html").read_text()
-    assert page.count("Also: at most") == len(others)  # and not the certificate again
+    assert page.count("✓ all checks passed") == len(others)  # and not the certificate again
     assert "<td>–</td>" not in page
+    assert "It answers " in page
     label = min(others, key=lambda name: not name.startswith("error on class "))[15:]
     assert run_cli("train", *given, "--cost", f"{label}=10")[0] == 0
     code, out, _ = run_cli("verify", tmp_path / "m")

@@ -1,46 +1,20 @@
-"""Runs to report on, made once, and a parser of pages."""
+"""Folders to report on, made once, and a parser of pages."""
 
 import shutil
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from pacbayes import Settings, runs
+from pacbayes import runs
 from pacbayes.data import DataSource
-from pacbayes.report import run_page
-from pacbayes.report.contents import collect
-from pacbayes.runs import prediction
-from pacbayes.runs.preparation import prepare
+from pacbayes.paper.store import Store
+from pacbayes.report import collect, report
+from pacbayes.report import page as page_of
+from report.folders import COSTS, fill_store, hostile_source, make, python_model, table_model
 
-HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>')
 VOID = ("img", "link", "meta")
-
-
-def make(folder, source, certified=("small-kl", "tandem", "disintegrated"), **changes):
-    """Train a small run and issue the certificates asked for."""
-    settings = {"widths": (4,), "epochs": 6, "evaluate_every": 2, "batch_size": 32, **changes}
-    data = source.load()
-    settings = Settings.of("fast", "relu", classes=len(data.classes), **settings)
-    run = prepare(folder, settings, source, data)
-    for _ in runs.train_run(run, data):
-        pass
-    network = run.load_network()
-    for bound in certified:
-        shared = {"delta": 0.05, "samples": 5, "networks": 2}
-        runs.certify_run(run, network, data, bound=bound, **shared)
-        prediction.test_errors(run, network, data)
-    return run
-
-
-def hostile_source(folder, test=True):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(120, 4)).astype(np.float32)
-    y = np.where(x[:, 0] > 0, *HOSTILE)
-    np.savez(folder / "data & <b>.npz", x=x, y=y)
-    np.savez(folder / "test.npz", x=x[:20], y=y[:20])
-    path = str(folder / "data & <b>.npz")
-    return DataSource(path, test=str(folder / "test.npz") if test else None)
 
 
 @pytest.fixture(scope="session")
@@ -58,18 +32,84 @@ def images(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def table_file(tmp_path_factory):
+    """A table with columns of every kind, three classes and a missing value."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("table") / "towns.csv"
+    frame = pd.DataFrame({"the age": rng.normal(50, 9, 400).round(5)})
+    frame["home town"] = rng.choice(["Ulm", "Bonn", "Köln"], 400)
+    frame["owns"] = rng.choice(["yes", "no"], 400)
+    score = (frame["the age"] - 50) / 9 + (frame["home town"] == "Ulm")
+    frame["answer"] = np.where(score > 0.8, "high", np.where(score > -0.4, "middle", "low"))
+    frame.loc[3, "home town"] = None
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def table_run(table_file):
+    """A network of a table whose certificates are about a fixed and a randomised predictor."""
+    settings = {"widths": (6,), "epochs": 2, "prior_fraction": 0.5, "prior_epochs": 20}
+    run = runs.Run.create(table_file.parent / "network", None, table_file, settings)
+    data = run.load_data()
+    for _ in runs.train_run(run, data):
+        pass
+    for bound in ("held-out", "small-kl"):
+        given = {"samples": 5} if bound == "small-kl" else {}
+        runs.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **given)
+    return run
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory, request):
+    """Return the folder of a kind, made when it is first asked for."""
+    place, made = tmp_path_factory.mktemp("kinds"), {}
+    given = {
+        "mean": {},
+        "vote": {"choose": "vote"},
+        "costs": {"costs": COSTS, "choose": "cross-validation"},
+        "doubt": {"target_error": 0.05},
+    }
+
+    def make_one(kind):
+        if kind in given:
+            return python_model(place / kind, **given[kind])
+        if kind == "store":
+            return fill_store(Store(place / "store")).folder
+        if kind == "table-model":
+            return table_model(request.getfixturevalue("table_file"), per_class=True)
+        run = {"network": "made", "images": "images", "table-network": "table_run"}[kind]
+        return request.getfixturevalue(run).folder
+
+    def folder(kind):
+        if kind not in made:
+            made[kind] = make_one(kind)
+        return made[kind]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pages(folders, tmp_path_factory):
+    """Return the page about the folder of a kind, made when it is first asked for."""
+    place = tmp_path_factory.mktemp("pages")
+
+    def page(kind):
+        path = place / f"{kind}.html"
+        if not path.exists():
+            report(folders(kind), path)
+        return path.read_text()
+
+    return page
+
+
+@pytest.fixture(scope="session")
 def contents(made):
-    return collect(made)
+    return collect(made.folder)
 
 
 @pytest.fixture(scope="session")
 def page(contents):
-    return run_page(contents)
-
-
-@pytest.fixture(scope="session")
-def image_page(images):
-    return run_page(collect(images))
+    return page_of(contents)
 
 
 @pytest.fixture

@@ -2,9 +2,16 @@
 
 import pytest
 
-from pacbayes.report.charts import Mark, Part, bars, histogram, stacked
-from pacbayes.report.line_charts import Series, line_chart
-from pacbayes.report.svg import nice_ticks
+from pacbayes.report.charts import (
+    Mark,
+    Part,
+    Series,
+    bars,
+    histogram,
+    line_chart,
+    nice_ticks,
+    stacked,
+)
 
 
 def per_cent(text):
@@ -71,6 +78,15 @@ def test_lengths_of_bars_are_proportional_to_their_values(read):
     long, short = (per_cent(e["width"]) for e in page.all("rect"))
     assert long == pytest.approx(4 * short, rel=1e-3)
     read(bars("k", "t", "d", [Mark("kl", 0.0, "a")], ""))
+
+
+def test_a_bound_reaches_farther_than_its_bar(read):
+    page = read(bars("k", "t", "d", [Mark("risk", 2.0, "a", 8.0), Mark("risk", 4.0, "b")], ""))
+    bound, own, other = page.all("rect")
+    assert (bound["class"], own["class"]) == ("sample", "risk")
+    assert per_cent(bound["width"]) == pytest.approx(4 * per_cent(own["width"]), rel=1e-3)
+    assert per_cent(other["width"]) == pytest.approx(2 * per_cent(own["width"]), rel=1e-3)
+    assert per_cent(bound["width"]) < 100
 
 
 def test_a_histogram_has_a_bar_for_each_count(read):

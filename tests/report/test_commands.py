@@ -8,16 +8,24 @@ import sys
 import pytest
 
 from pacbayes import cli
-from pacbayes.report.commands import train_command
-from pacbayes.report.contents import collect
+from pacbayes.certificates.reading import read_certificate
+from pacbayes.report import collect
+from pacbayes.report.commands import certify_command, train_command
 from pacbayes.runs.folder import open_run
 
+pytestmark = pytest.mark.usefixtures("above")
 OPTIONS = [
     "--activation sign --widths 5,4 --unit-scale --epochs 2 --seed 7",
     "--protocol paper --objective optim-lambda --widths 4 --lambda 99.5 --epochs 2 --delta 0.1",
     "--prior-fraction 0.5 --prior-epochs 2 --prior-scale 0.0200001234,1 --widths none --epochs 2",
     "--prior-fraction 0.25 --prior-epochs 2 --prior-scale 0.1 --objective fix-lambda --epochs 1",
 ]
+
+
+@pytest.fixture
+def above(monkeypatch, tmp_path):
+    """Work above all files, since paths are seen from the working directory."""
+    monkeypatch.chdir(tmp_path.anchor)
 
 
 @pytest.fixture
@@ -51,7 +59,7 @@ def test_the_train_command_reproduces_the_run(options, source, call, tmp_path):
 
 
 def test_default_options_are_omitted(contents):
-    options = [word for word in shlex.split(contents.command) if word.startswith("--")]
+    options = [word for word in shlex.split(contents.commands[0].lines[0]) if word.startswith("--")]
     assert options == [
         *("--dataset", "--test-data", "--protocol", "--activation", "--widths", "--epochs"),
         *("--batch-size", "--evaluate-every", "--threads", "--out"),
@@ -59,13 +67,15 @@ def test_default_options_are_omitted(contents):
 
 
 def test_the_certify_commands_reproduce_the_certificates(copied, call):
-    issued = collect(copied).issued
-    assert len(issued) == 3
-    before = {i.file: json.loads((copied.folder / i.file).read_text()) for i in issued}
-    for i in issued:
-        (copied.folder / i.file).unlink()
-    for i in issued:
-        call(i.command)
+    contents = collect(copied.folder)
+    files = [c.file for c in contents.certificates]
+    _, *commands = contents.commands[0].lines
+    assert len(files) == len(commands) == 3
+    before = {file: json.loads((copied.folder / file).read_text()) for file in files}
+    for file in files:
+        (copied.folder / file).unlink()
+    for command in commands:
+        call(command)
     for name, content in before.items():
         assert json.loads((copied.folder / name).read_text()) == content
 
@@ -75,7 +85,8 @@ def test_options_of_certify_are_repeated(copied, call, options):
     call(f"pacbayes certify {copied.folder} {options}")
     path = copied.folder / "certificate.json"
     before = json.loads(path.read_text())
-    command = collect(copied).issued[0].command
+    command = certify_command(read_certificate(path), copied.record, copied.folder)
+    assert command in collect(copied.folder).commands[0].lines
     path.unlink()
     call(command)
     assert json.loads(path.read_text()) == before
@@ -88,4 +99,4 @@ def test_an_exact_certificate_is_reproduced_as_exact(source, call, tmp_path):
         f"--out {folder}"
     )
     call(f"pacbayes certify {folder} --exact")
-    assert "--exact" in collect(open_run(folder)).issued[0].command
+    assert "--exact" in collect(folder).commands[0].lines[1]

@@ -1,28 +1,26 @@
-"""The page shows what the folder contains."""
+"""The page shows what the folder contains, and refuses what is damaged."""
 
-import json
 import re
+import shutil
 
 import pytest
 
-from pacbayes.report.contents import collect
-from pacbayes.runs.folder import open_run
+from pacbayes.report import collect, report
+from report.folders import KINDS
 
 
-def test_every_certificate_is_found_read_and_verified(made, contents):
+def test_every_certificate_is_found_read_and_verified(contents):
     names = ["certificate.json", "certificate-vote.json", "certificate-drawn.json"]
-    assert [i.file for i in contents.issued] == names
-    for issued in contents.issued:
-        record = json.loads((made.folder / issued.file).read_text())
-        assert record.pop("format") == 4
-        assert issued.certificate.as_dict() == record
-        assert issued.holds
+    assert sorted(c.file for c in contents.certificates) == sorted(names)
+    for c in contents.certificates:
+        assert all(finding.holds for finding in c.findings)
 
 
-def test_nothing_is_written(copied):
-    before = {path.name: path.read_bytes() for path in copied.folder.iterdir()}
-    collect(copied)
-    assert {path.name: path.read_bytes() for path in copied.folder.iterdir()} == before
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "store"])
+def test_nothing_is_written(kind, folders):
+    before = {path.name: path.read_bytes() for path in folders(kind).iterdir()}
+    collect(folders(kind))
+    assert {path.name: path.read_bytes() for path in folders(kind).iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -37,10 +35,27 @@ def test_nothing_is_written(copied):
 def test_a_damaged_file_is_named_in_the_error(copied, name, content, complaint):
     (copied.folder / name).write_text(content)
     with pytest.raises(ValueError, match=re.escape(complaint)):
-        collect(copied)
+        collect(copied.folder)
 
 
 def test_an_untrained_run_raises_an_error(copied):
     (copied.folder / "posterior.safetensors").unlink()
     with pytest.raises(ValueError, match="not fully trained"):
-        collect(open_run(copied.folder))
+        collect(copied.folder)
+
+
+@pytest.mark.parametrize("content", ['{"error": 0.1}', "3", '{"error": "x", "n": null}', "["])
+def test_a_damaged_test_error_of_a_model_is_named(content, folders, tmp_path):
+    shutil.copytree(folders("mean"), tmp_path / "model")
+    (tmp_path / "model" / "test.json").write_text(content)
+    with pytest.raises(ValueError, match=r"test\.json is damaged"):
+        collect(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", ["mean", "store"])
+@pytest.mark.parametrize("option", ["data", "test_data"])
+def test_options_of_runs_are_refused_for_other_folders(kind, option, folders, tmp_path):
+    message = f"--{option.replace('_', '-')} has no effect on "
+    with pytest.raises(ValueError, match=message):
+        report(folders(kind), tmp_path / "page.html", **{option: tmp_path / "data.csv"})
+    assert not (tmp_path / "page.html").exists()

@@ -7,8 +7,7 @@ import shlex
 import numpy as np
 from matplotlib.image import imread
 
-from pacbayes.report.markup import Html, element, join, png, table
-from pacbayes.report.page import command_block
+from pacbayes.report.markup import Html, command_block, element, join, png, table
 
 
 def test_text_is_escaped_and_markup_is_not():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from pacbayes import cli, runs
+from pacbayes.certificates.reading import read_certificate
 from pacbayes.networks.modules import Convolutions
-from pacbayes.report import run_page
-from pacbayes.report.commands import train_command
-from pacbayes.report.contents import collect
+from pacbayes.report import collect
+from pacbayes.report import page as page_of
+from pacbayes.report.commands import certify_command, train_command
 from pacbayes.runs.folder import Run, open_run
 
 SMALL = {"channels": (3,), "kernels": (3,), "strides": (1,)}
@@ -80,13 +81,13 @@ def call(monkeypatch, capsys):
 
 
 def test_a_page_about_convolutions_names_their_layers_and_shows_colours(conv, read):
-    contents = collect(conv)
+    contents = collect(conv.folder)
     names = ["convolution 1", "dense layer 1", "the last layer"]
     assert [m.layer for m in contents.movements] == names
-    assert [i.file for i in contents.issued] == ["certificate.json", "certificate-drawn.json"]
-    assert all(i.holds for i in contents.issued)
-    assert contents.votes.draws == 10
-    page = read(run_page(contents))
+    files = [c.file for c in contents.certificates]
+    assert sorted(files) == ["certificate-drawn.json", "certificate.json"]
+    assert all(finding.holds for c in contents.certificates for finding in c.findings)
+    page = read(page_of(contents))
     text = page.all("main")[0]["text"]
     assert all(f"learned in {name}" in text for name in names)
     assert "a vote of 10 networks" in text
@@ -95,10 +96,10 @@ def test_a_page_about_convolutions_names_their_layers_and_shows_colours(conv, re
 
 
 def test_a_page_about_a_module_of_ones_own_says_where_its_code_is(own, read):
-    contents = collect(own)
+    contents = collect(own.folder)
     names = ["module 1", "module 2.first", "module 2.second", "the last layer"]
     assert [m.layer for m in contents.movements] == names
-    text = read(run_page(contents)).all("main")[0]["text"]
+    text = read(page_of(contents)).all("main")[0]["text"]
     assert "my_network.py is the file network.py in the folder" in text
     assert own.record.network.architecture.sha256 in text
     assert "The posterior was not trained: it is the prior." in text
@@ -121,7 +122,8 @@ def test_the_command_of_a_module_reproduces_its_run(own, call, tmp_path, monkeyp
         "--prior-fraction 0.25 --prior-epochs 1 --channels 2 --objective fix-lambda",
     ],
 )
-def test_the_command_of_convolutions_reproduces_their_run(options, call, tmp_path):
+def test_the_command_of_convolutions_reproduces_their_run(options, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "run"
     call(
         f"pacbayes train --dataset {colours(tmp_path)} --network conv {options} --threads 1 "
@@ -139,9 +141,11 @@ def reproduced(command, folder, call, tmp_path):
         assert (folder / name).read_bytes() == (before / name).read_bytes()
 
 
-def test_the_certify_command_of_convolutions_reproduces_their_certificate(conv, call):
+def test_the_certify_command_of_convolutions_reproduces_their_certificate(conv, call, monkeypatch):
     path = conv.folder / "certificate.json"
-    before, command = path.read_text(), collect(conv).issued[0].command
+    monkeypatch.chdir(conv.folder.parent)
+    before = path.read_text()
+    command = certify_command(read_certificate(path), conv.record, conv.folder)
     path.unlink()
     call(command)
     assert path.read_text() == before

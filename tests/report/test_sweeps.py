@@ -1,43 +1,22 @@
 """The page of a store shows the tables of its runs."""
 
 import base64
-import json
-from dataclasses import asdict, replace
 
 import pytest
 
-from pacbayes.paper.columns import chosen
 from pacbayes.paper.store import Store
 from pacbayes.report import report
 from pacbayes.report.sweeps import find_sweeps
+from report.folders import fill_store, put
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
 
 
-def put(store, column, repeat, dataset="binary-mnist", bound=0.2, epochs=None, **changes):
-    c = replace(chosen(column, dataset, epochs), repeat=repeat, **changes)
-    place = store.place(c)
-    place.mkdir(parents=True)
-    (place / "configuration.json").write_text(json.dumps(asdict(c)))
-    summary = {"learned": True, "train_linear": 0.08, "bound": bound, "kl": 3500.0}
-    summary |= {"test_zero_one": 0.09, "vote_zero_one": 0.06, "small_kl": 0.21}
-    summary |= {"certificate": 0.22, "seconds": 60.0, "attempts": 1, "epoch": 5, "versions": {}}
-    (place / "summary.json").write_text(json.dumps(summary))
-    evaluation = {"epoch": 5, "risk": 0.08, "kl": 1.0, "bound": bound or 1.0, "lam": 1.0}
-    evaluation |= {"learning_rate": 0.1, "seconds": 1.0}
-    (place / "history.json").write_text(json.dumps([evaluation, {**evaluation, "epoch": 10}]))
-
-
 @pytest.fixture
 def store(tmp_path):
-    store = Store(tmp_path / "store")
-    put(store, "fix-lambda-sign", 1)
-    put(store, "fix-lambda-sign", 2, bound=0.3)
-    put(store, "fast-relu", 1)
-    put(store, "fix-lambda-relu", 1, "digits", epochs=5)
-    return store
+    return fill_store(Store(tmp_path / "store"))
 
 
 def test_runs_are_grouped_by_data_set_and_epochs(store):

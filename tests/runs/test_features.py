@@ -12,8 +12,7 @@ from pacbayes.data import DataError, DataSource
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.fitting import fit_encoding
 from pacbayes.files import DamagedFileError, file_sha256, load_tensors, save_tensors
-from pacbayes.report import run_page
-from pacbayes.report.contents import collect
+from pacbayes.report import collect, page
 from pacbayes.runs.prediction import predict
 from pacbayes.training.priors import split
 from pacbayes.verify import verify
@@ -232,13 +231,13 @@ def test_a_run_of_an_earlier_version_has_columns_as_they_are(tmp_path):
 
 def test_the_report_shows_what_became_of_every_column(tmp_path, table):
     run = trained(tmp_path / "run", table)
-    page = run_page(collect(run))
+    shown = page(collect(run.folder))
     for text in ("Columns and features", "fitted to the prior&#x27;s part alone", "town", "Köln"):
-        assert text in page
-    assert "--drop id" in page.replace("</span>", "").replace("<span>", "")
+        assert text in shown
+    assert "--drop id" in shown.replace("</span>", "").replace("<span>", "")
     arrays = DataSource(str(tmp_path / "a.npz"))
     rng = np.random.default_rng(0)
     np.savez(arrays.name, x=rng.normal(size=(60, 2)), y=rng.integers(0, 2, 60))
     other = trained(tmp_path / "arrays", arrays)
     assert not (other.folder / "features.json").exists()
-    assert "Columns and features" not in run_page(collect(other))
+    assert "Columns and features" not in page(collect(other.folder))

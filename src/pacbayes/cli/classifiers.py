@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from pacbayes.choices import Format
-from pacbayes.cli.options import check_folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pacbayes.certified.saved.predicting import FilePrediction
     from pacbayes.verify import Finding
 
-__all__ = ["certify", "export", "predict", "report", "verify"]
+__all__ = ["certify", "export", "predict", "verify"]
 
 
 def certify(run: Path, delta: float, as_json: bool) -> None:
@@ -141,19 +140,6 @@ def _as_csv(prediction: FilePrediction) -> str:
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return buffer.getvalue()
-
-
-def report(folder: Path, out: Path | None, show: bool) -> None:
-    """Write one HTML page about the classifier."""
-    from pacbayes.cli.report import shown
-    from pacbayes.report.classifier_page import write_classifier_page
-
-    page = folder / "report.html" if out is None else out
-    if page.suffix not in (".html", ".htm"):
-        raise ValueError(f"--out must be an .html file, got {page.name!r}")
-    check_folder_of(out)
-    write_classifier_page(folder, page)
-    shown(page, show=show)
 
 
 def export(run: Path, format: Format, out: Path) -> None:

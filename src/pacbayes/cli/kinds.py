@@ -16,7 +16,7 @@ __all__ = ["by_kind"]
 
 Command = Callable[..., None]
 # Where the commands are that work on saved classifiers or make them.
-_COMMANDS = ("certify", "verify", "predict", "report", "export")
+_COMMANDS = ("certify", "verify", "predict", "export")
 _HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
 _RUNS_ALONE = ("plot",)  # of the commands that take a folder
 

@@ -1,4 +1,4 @@
-"""Write a page about a run or a sweep."""
+"""Write a page about a run, a saved classifier or a sweep."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import typer
 
 from pacbayes.cli.options import DataFile, TestFile, Threads, check_folder_of, set_threads
 
-__all__ = ["report", "shown"]
+__all__ = ["report"]
 
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|DIR", help="A run folder, or a folder of reproduce.")
+        Path,
+        typer.Argument(
+            metavar="RUN|DIR", help="A run folder, a saved classifier, or a folder of reproduce."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write.  [default: report.html in DIR]")
@@ -24,9 +27,9 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Write one HTML page about a trained run or a sweep.
+    """Write one HTML page about a trained run, a saved classifier or a sweep.
 
-    Shows the certificate in words and as a picture, the training curves, the weights, uncertain
+    Shows the certificate in words and as a picture, candidates, training curves, weights, uncertain
     examples, mistakes, and the commands that reproduce and check them. The page is self-contained.
 
     pacbayes report runs/mine
@@ -43,11 +46,6 @@ def report(
 
     with console.waiting("verifying the certificates and predicting the test set"):
         write(folder, page, data=data, test_data=test_data)
-    shown(page, show=show)
-
-
-def shown(page: Path, *, show: bool) -> None:
-    """Name the page that was written, and open it if asked to."""
     print(f"{page}\nNext: open it in a browser, or send it; it is self-contained.")
     if show:
         import webbrowser

@@ -1,28 +1,29 @@
-"""One self-contained HTML page about a run, or about a store of runs."""
+"""One self-contained HTML page about a run folder, a saved classifier or a store of runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pacbayes.certified.saved.kinds import CLASSIFIER, kind_of
 from pacbayes.files import write_atomically
-from pacbayes.paper.store import Store
-from pacbayes.report.contents import RunContents, collect
-from pacbayes.report.page import document
-from pacbayes.report.sections.certificates import certificates_section
-from pacbayes.report.sections.features import features_section
-from pacbayes.report.sections.provenance import provenance_section
-from pacbayes.report.sections.training import training_section
-from pacbayes.report.sections.votes import doubtful_section, errors_section
-from pacbayes.report.sections.weights import weights_section
-from pacbayes.report.sweep_page import sweep_page
-from pacbayes.runs.folder import open_run
-
-__all__ = ["report", "run_page"]
-
-_SECTIONS = (
+from pacbayes.report.answers import doubtful_section, errors_section
+from pacbayes.report.certificates import (
+    candidates_section,
     certificates_section,
+    columns_section,
+    provenance_section,
+)
+from pacbayes.report.contents import Contents
+from pacbayes.report.markup import document
+from pacbayes.report.training import training_section, weights_section
+
+__all__ = ["collect", "page", "report"]
+
+_SECTIONS = (  # each says for which folders it speaks, and returns None for others
+    certificates_section,
+    candidates_section,
     training_section,
-    features_section,
+    columns_section,
     weights_section,
     doubtful_section,
     errors_section,
@@ -33,45 +34,59 @@ _SECTIONS = (
 def report(
     folder: Path, out: Path, *, data: Path | None = None, test_data: Path | None = None
 ) -> None:
-    """Write the page of a run folder, or of a store made by `pacbayes reproduce`.
+    """Write the page of a run folder, a saved classifier, or a store made by `pacbayes reproduce`.
 
     Args:
-        data, test_data: where the run's own data are now, if they have moved.
+        data, test_data: where the own data of a network's run are now, if they have moved.
     """
-    if (folder / "run.json").is_file():
-        page = run_page(collect(open_run(folder), data, test_data))
-    elif (store := Store(folder)).configurations():
-        page = sweep_page(store, folder)
-    else:
+    write_atomically(out, _page(folder, data, test_data).encode())
+
+
+def _page(folder: Path, data: Path | None, test_data: Path | None) -> str:
+    if not (folder / "run.json").is_file() and (folder / "runs").is_dir():
+        from pacbayes.paper.store import Store
+        from pacbayes.report.sweeps import sweep_page
+
+        if (store := Store(folder)).configurations():
+            _refuse(data, test_data, f"{folder}, a store of runs")
+            return sweep_page(store, folder)
+    return page(collect(folder, data, test_data))
+
+
+def collect(folder: Path, data: Path | None = None, test_data: Path | None = None) -> Contents:
+    """Return what the page about a run folder or a saved classifier shows.
+
+    Args:
+        data, test_data: as in `report`.
+    """
+    try:
+        kind = kind_of(folder)
+    except ValueError as error:
+        if (folder / "run.json").is_file():
+            raise
         raise ValueError(
             f"{folder} is neither a run folder (it has no run.json) nor a store of runs (it has no "
             "runs in a folder runs); give a folder made by pacbayes train or pacbayes reproduce"
-        )
-    write_atomically(out, page.encode())
+        ) from error
+    if kind == CLASSIFIER:
+        from pacbayes.report import models  # scikit-learn is for these alone
+
+        _refuse(data, test_data, f"{folder}, a classifier")
+        return models.collect(folder)
+    from pacbayes.report import networks
+    from pacbayes.runs.folder import open_run
+
+    return networks.collect(open_run(folder), data, test_data)
 
 
-def run_page(contents: RunContents) -> str:
-    """Return the page about a run."""
-    name = Path(contents.record.data.source.name).name
-    title = f"{name}, {_units(contents)}"
+def _refuse(data: Path | None, test_data: Path | None, whom: str) -> None:
+    for option, given in (("data", data), ("test-data", test_data)):
+        if given is not None:
+            raise ValueError(f"--{option} has no effect on {whom}; leave it out")
+
+
+def page(contents: Contents) -> str:
+    """Return the page that shows these contents."""
     sections = [section(contents) for section in _SECTIONS]
-    return document(title, "pacbayes report", _lead(contents), [s for s in sections if s])
-
-
-def _units(contents: RunContents) -> str:
-    title = contents.record.title
-    return title.rpartition(" ")[2] if contents.record.network is None else title
-
-
-def _lead(contents: RunContents) -> str:
-    """Summarise the run in a line or two."""
-    s, data = contents.record.settings, contents.record.data
-    parts = [
-        f"network {contents.record.title}",
-        f"objective {s.objective}",
-        f"{'learned' if s.learned_scale else 'fixed'} standard deviations",
-    ]
-    if s.prior_fraction:
-        parts.append(f"prior learned from {100 * s.prior_fraction:g} % of the data")
-    parts += [f"{s.protocol} protocol", f"{s.epochs} epochs", f"n = {data.n} examples"]
-    return f"{contents.folder}: {'; '.join(parts)}."
+    shown = [section for section in sections if section is not None]
+    return document(contents.title, "pacbayes report", contents.lead, shown)

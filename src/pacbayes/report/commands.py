@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pacbayes.choices import Predictor
 from pacbayes.data.source import DataSource
 from pacbayes.defaults import for_module
 from pacbayes.networks.modules import Convolutions
+from pacbayes.report.contents import portable
 from pacbayes.runs.record import RunRecord
 from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
@@ -32,14 +34,23 @@ _SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is
 
 
 def train_command(record: RunRecord, folder: Path) -> str:
-    """Return the `pacbayes train` command of a run, with only the options that are not defaults."""
-    words = ["pacbayes", "train", *_data_options(record.data.source.located(folder))]
+    """Return the `pacbayes train` command of a run, with only the options that are not defaults.
+
+    Paths are those that a page shows.
+    """
+    words = ["pacbayes", "train", *_data_options(_shown(record.data.source.located(folder)))]
     changed = _changed(record)
     words += _network_options(record)
     for name, value in (changed | _for_table(record)).items():
         words += _option(name, value)
     words += _threads(record.versions)
-    return shlex.join([*words, "--out", str(_out(record.settings, folder))])
+    return shlex.join([*words, "--out", str(portable(_out(record.settings, folder)))])
+
+
+def _shown(source: DataSource) -> DataSource:
+    folder, test = (path and str(portable(Path(path))) for path in (source.folder, source.test))
+    name = str(portable(Path(source.name))) if source.is_file else source.name
+    return replace(source, name=name, folder=folder, test=test)
 
 
 def _data_options(source: DataSource) -> list[str]:
@@ -136,7 +147,7 @@ def _out(s: Settings, folder: Path) -> Path:
 
 def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:
     """Return the `pacbayes certify` command that issued a certificate."""
-    words = ["pacbayes", "certify", str(folder), "--delta", str(c.delta)]
+    words = ["pacbayes", "certify", str(portable(folder)), "--delta", str(c.delta)]
     chosen_late = f"pac-bayes, {c.bound_name}" in c.ledger
     words += ["--bound", "best-of" if chosen_late else c.bound_name]
     words += [] if c.class_name is None else ["--per-class"]

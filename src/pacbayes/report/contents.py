@@ -1,110 +1,176 @@
-"""Everything that the page about a run shows, read from its folder or computed once."""
+"""What a page shows, whichever kind of folder it is about.
+
+`networks` and `models` make it, each from its own records; sections read nothing else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pacbayes.certificates.certificate import Certificate
+from pacbayes.bounds import percent_up
+from pacbayes.bounds.domain import number_up
+from pacbayes.certificates.explanation import Beside, Step, percent
 from pacbayes.choices import Predictor
-from pacbayes.data import Dataset
-from pacbayes.data.encoding import Encoding
-from pacbayes.networks.gaussian import gaussians, kl_by_part
-from pacbayes.networks.network import Network
-from pacbayes.networks.weights import log_ratios
-from pacbayes.report.commands import certify_command, train_command
-from pacbayes.report.layers import LayerMovement, layer_movements
-from pacbayes.report.reading import read_certificate, read_history
-from pacbayes.report.votes import Votes, analyse_votes
-from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import TestErrors
-from pacbayes.runs.record import RunRecord
-from pacbayes.runs.run import remarked
-from pacbayes.training.loop import Evaluation
-from pacbayes.verify import Finding, verify
+from pacbayes.report.charts import Mark
+from pacbayes.report.markup import element
 
-__all__ = ["IssuedCertificate", "RunContents", "collect"]
+if TYPE_CHECKING:
+    from pacbayes.report.answers import Answers
+    from pacbayes.report.training import LayerMovement
+    from pacbayes.training.loop import Evaluation
+    from pacbayes.verify import Finding
+
+__all__ = ["Commands", "Contents", "Shown", "Table", "Unit", "portable", "verdict"]
 
 
 @dataclass(frozen=True)
-class IssuedCertificate:
-    """A certificate in the folder, the checks of `verify`, and the command that issued it."""
+class Unit:
+    """How the numbers of a certificate are written: errors in per cent, costs as they are."""
 
+    times: float = 100.0
+    sign: str = " %"
+
+    def text(self, value: float) -> str:
+        """Return a measured value as text."""
+        return percent(value) if self.sign else f"{value:.4g}"
+
+    def up(self, value: float) -> str:
+        """Return a bound as text, rounded up."""
+        return percent_up(value) if self.sign else number_up(value)
+
+    def mark(self, name: str, value: float, text: str) -> Mark:
+        """Return a value on the axis of the bound."""
+        return Mark("ink", self.times * value, f"{name}: {text}")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One certificate as a page shows it.
+
+    Attributes:
+        key: what distinguishes its charts from those of others.
+        title: the predictor that it covers.
+        quantity: what is bounded, such as error or cost.
+        sentence: predictor, probability and theorem in words.
+        steps: parts that add up to the bound.
+        marks: other values on the axis of the bound.
+        beside: rows that compare it with other numbers.
+        paper: the paper's column that is compared too, if there is one.
+        unchecked: what the checks took as recorded; empty if nothing.
+    """
+
+    key: str
     file: str
-    certificate: Certificate
+    title: str
+    quantity: str
+    bound: float
+    vacuous: bool
+    sentence: str
+    steps: tuple[Step, ...]
+    marks: tuple[Mark, ...]
+    beside: tuple[Beside, ...]
+    assumptions: tuple[str, ...]
     findings: tuple[Finding, ...]
-    command: str
+    unchecked: str
+    remarks: tuple[str, ...] = ()
+    paper: str | None = None
+    unit: Unit = Unit()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, what is said about it, and values of it that are drawn as bars."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    class_: str | None = None
+    marks: tuple[Mark, ...] = ()
+    unit: Unit = Unit()
+
+    @classmethod
+    def of_ledger(cls, file: str, ledger: dict[str, float], delta: float) -> Table:
+        """Return how the failure probability of a certificate is divided."""
+        rows = [(k, f"{part:.6g}", f"{100 * part / delta:.1f} %") for k, part in ledger.items()]
+        rows.append(("total", f"{sum(ledger.values()):.6g}", f"of δ = {delta:g}"))
+        caption = f"δ ledger of {file}: how its failure probability is divided"
+        return cls(caption, ("part", "δ", "share"), tuple(rows), class_="beside")
+
+    @classmethod
+    def of_hashes(cls, hashes: Mapping[str, str]) -> Table:
+        """Return the hash of each object."""
+        rows = [(name, element("code", value)) for name, value in hashes.items()]
+        return cls("SHA-256 hashes", ("object", "hash"), tuple(rows), class_="plain")
+
+    @classmethod
+    def of_versions(cls, versions: Mapping[str, Mapping[str, str]]) -> Table:
+        """Return the version of every component, by what was made with it."""
+        found = versions.values()
+        components = dict.fromkeys(chain(*found))
+        rows = [(name, *(str(v.get(name, "–")) for v in found)) for name in components]
+        caption = "Software and hardware; results are bit-identical only where these agree"
+        return cls(caption, ("component", *versions), tuple(rows), class_="wide")
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Commands for one purpose, and a remark on them."""
+
+    title: str
+    lines: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything that a page shows; what a folder does not have is empty or None.
+
+    Attributes:
+        certificates: that of the predictor which answers by default comes first.
+        uncertified: what is said, and which command helps, if nothing is certified.
+        commands: how to repeat, check and use it.
+        facts: ledgers, hashes and versions.
+        claims: certificates that hold together, in one table.
+        training: every evaluation, and the one whose weights were kept.
+        answers: measured on data; those of the first certificate's predictor come first.
+    """
+
+    title: str
+    lead: str
+    certificates: tuple[Shown, ...]
+    uncertified: Commands
+    commands: tuple[Commands, ...]
+    facts: tuple[Table, ...]
+    settings: tuple[tuple[str, str], ...]
+    claims: tuple[Table, ...] = ()
+    candidates: Table | None = None
+    columns: Table | None = None
+    training: tuple[tuple[Evaluation, ...], Evaluation] | None = None
+    movements: tuple[LayerMovement, ...] = ()
+    answers: tuple[Answers, ...] = ()
 
     @property
-    def holds(self) -> bool:
-        """Whether every check of the certificate held."""
-        return all(finding.holds for finding in self.findings)
+    def of_another(self) -> str:
+        """What a section on the posterior says if the first certificate is not about it."""
+        about_prior = self.certificates and self.certificates[0].key == Predictor.FIXED.value
+        return " This is about Q, which the first certificate does not cover." * bool(about_prior)
 
 
-@dataclass(frozen=True)
-class RunContents:
-    """Everything that the page about a run shows; `errors` is None if none were measured."""
-
-    folder: Path
-    record: RunRecord
-    issued: tuple[IssuedCertificate, ...]
-    of_classes: tuple[IssuedCertificate, ...]
-    errors: TestErrors | None
-    history: tuple[Evaluation, ...]
-    best: Evaluation
-    movements: tuple[LayerMovement, ...]
-    votes: Votes
-    command: str
-    encoding: Encoding | None = None  # of the columns of a table
+def verdict(findings: Iterable[Finding]) -> str:
+    """Return the result of all checks in a few words, for a row of a table."""
+    failed = [finding.name for finding in findings if not finding.holds]
+    return f"✗ does NOT hold: {', '.join(failed)}" if failed else "✓ all checks passed"
 
 
-def collect(run: Run, file: Path | None = None, test: Path | None = None) -> RunContents:
-    """Collect the contents of the page about a trained run, without writing anything.
+def portable(path: Path) -> Path:
+    """Return a path as a page may show it: seen from the working directory, or its name alone.
 
-    Whatever can be derived is derived, not read: a file may have been changed.
-
-    Args:
-        file, test: where the run's own data are now, if they have moved.
+    Pages are sent to others, whom the directories of this machine do not concern.
     """
-    network = run.load_network()
-    # `verify` reads the data itself, so they are loaded after it: never twice at a time.
-    there = [path for p in Predictor if (path := run.certificate_path(p)).exists()]
-    issued = [_issued(run, network, path, file) for path in there]
-    of_classes = [_issued(run, network, p, file) for k in Predictor for p in run.class_paths(k)]
-    data = run.load_data(file, test)
-    votes = analyse_votes(run, network, data)
-    return RunContents(
-        folder=run.folder,
-        record=run.record,
-        issued=tuple(_remarked(certificate, data) for certificate in issued),
-        of_classes=tuple(of_classes),
-        errors=votes.errors,
-        history=read_history(run.folder / "history.json"),
-        best=run.best,
-        movements=layer_movements(network, run.record.layer_names),
-        votes=votes,
-        command=train_command(run.record, run.folder),
-        encoding=data.encoding,
-    )
-
-
-def _remarked(issued: IssuedCertificate, data: Dataset) -> IssuedCertificate:
-    return replace(issued, certificate=remarked(issued.certificate, data))
-
-
-def _parts(run: Run, network: Network, predictor: Predictor) -> dict[str, float]:
-    """Return the KL of every Gaussian, or ln(dQ/dP) of a drawn network; a fixed one has none."""
-    if predictor is Predictor.FIXED:
-        return {}
-    if predictor is Predictor.DRAWN:
-        ratios = log_ratios(network, run.load_drawn())
-        return {name: ratios[name] for name in gaussians(network)}  # in the order of the layers
-    return kl_by_part(network)
-
-
-def _issued(run: Run, network: Network, path: Path, file: Path | None) -> IssuedCertificate:
-    findings = tuple(verify(path, data=file))  # raises an error if the file is malformed
-    claimed = read_certificate(path)
-    certificate = replace(claimed, kl_by_part=_parts(run, network, claimed.kind))
-    command = certify_command(certificate, run.record, run.folder)
-    return IssuedCertificate(path.name, certificate, findings, command)
+    here, there = Path.cwd().resolve(), path.resolve()
+    return there.relative_to(here) if there.is_relative_to(here) else Path(there.name)

@@ -16,8 +16,9 @@ from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.choices import Predictor
 from pacbayes.extras import require
 from pacbayes.files import write_atomically
-from pacbayes.report.reading import ByEpoch, read_history
+from pacbayes.report.training import ByEpoch
 from pacbayes.runs.folder import Run
+from pacbayes.training.checkpoints import read_history
 from pacbayes.training.loop import Evaluation
 
 if TYPE_CHECKING:

@@ -1,13 +1,16 @@
 """Errors of the vote are counted exactly."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from pacbayes.report import votes
-from pacbayes.report.sections.votes import picture
-from pacbayes.report.votes import analyse_votes, confusion, coverage, image_of
+from pacbayes.certificates.reading import read_certificate
+from pacbayes.choices import Predictor
+from pacbayes.report import answers, voting
+from pacbayes.report.answers import confusion, coverage, image_of, picture
+from pacbayes.report.voting import answers_of
 
 
 def brute_force(margins, wrong):
@@ -42,58 +45,70 @@ def test_a_long_curve_is_reduced_to_some_of_its_points():
 def test_confusion_counts_labels_in_rows():
     labels, votes = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 0, 2])
     assert confusion(labels, votes, 3) == ((1, 1, 0), (0, 1, 0), (1, 0, 1))
+    votes[3] = -1  # no class
+    assert confusion(labels, votes, 3) == ((1, 1, 0, 0), (0, 1, 0, 0), (0, 0, 1, 1))
 
 
-def test_votes_are_those_of_the_test_error(made, contents):
-    found = contents.votes
-    test = json.loads((made.folder / "test.json").read_text())
-    assert (found.part, found.n, found.size) == ("test", 20, 20)
-    assert found.error == test["vote"] == found.curve[-1].error
-    right = sum(found.confusion[i][i] for i in range(2))
-    assert found.error == pytest.approx(1 - right / 20)
+@pytest.mark.parametrize("predictor", Predictor)
+def test_errors_are_those_of_the_test_error(made, table_run, predictor):
+    run = table_run if predictor is Predictor.FIXED else made
+    found, errors = answers_of(run, run.load_network(), run.load_data(), predictor)
+    if predictor is Predictor.FIXED:
+        assert [a.part for a in found] == ["training"] * 2
+        assert errors is None
+        certificate = read_certificate(run.certificate_path(predictor))
+        assert found[0].error == pytest.approx(certificate.risk)
+        return
+    test = json.loads((run.folder / "test.json").read_text())
+    assert asdict(errors) == test
+    assert found[0].where == "the 20 test examples"
+    assert found[0].error == test[predictor.value]
+    assert found[-1].error == test["vote"] == found[-1].curve[-1].error
+    assert len(found) == (1 if predictor is Predictor.VOTE else 2)
 
 
 def test_an_example_of_a_sample_has_the_vote_that_it_has_among_all(uncertified, monkeypatch):
     network, data = uncertified.load_network(), uncertified.load_data()
-    monkeypatch.setattr(votes, "_SHOWN", 120)
-    whole = analyse_votes(uncertified, network, data)
-    assert (whole.n, whole.size) == (120, 120)
+    monkeypatch.setattr(answers, "_SHOWN", 120)
+    (whole,), _ = answers_of(uncertified, network, data)
+    assert whole.where == "the 120 training examples in the bound set"
     by_number = {d.number: d for d in whole.doubtful}
     for d in whole.doubtful:
         assert d.features == tuple(data.x_train[d.number].tolist())
-    monkeypatch.setattr(votes, "_VOTED_ON", 50)
-    sample = analyse_votes(uncertified, network, data)
-    assert (sample.part, sample.n, sample.size) == ("training", 50, 120)
+    monkeypatch.setattr(voting, "_VOTED_ON", 50)
+    (sample,), _ = answers_of(uncertified, network, data)
+    assert sample.where.startswith("50 training examples, drawn at random from the 120 ")
     assert all(by_number[d.number] == d for d in sample.doubtful)
     assert len({d.number for d in sample.doubtful}) == 50
     assert sample.error == np.mean([d.first != d.label for d in sample.doubtful])
     assert sum(map(sum, sample.confusion)) == 50
     assert (sample.range, sample.image) == (whole.range, whole.image)
-    assert sample == analyse_votes(uncertified, network, data)
+    assert sample == answers_of(uncertified, network, data)[0][0]
 
 
 def test_a_test_set_is_voted_on_as_a_whole(made, contents, monkeypatch):
-    monkeypatch.setattr(votes, "_VOTED_ON", 5)
-    assert analyse_votes(made, made.load_network(), made.load_data()) == contents.votes
+    monkeypatch.setattr(voting, "_VOTED_ON", 5)
+    (vote,), _ = answers_of(made, made.load_network(), made.load_data(), Predictor.VOTE)
+    assert vote.curve == contents.answers[-1].curve
 
 
 def test_the_least_certain_examples_come_first(contents):
-    doubtful = contents.votes.doubtful
+    doubtful = contents.answers[-1].doubtful
     margins = [d.first_share - d.second_share for d in doubtful]
     assert margins == sorted(margins)
     assert min(margins) >= 0
-    assert margins[0] == pytest.approx(min(c.margin for c in contents.votes.curve))
+    assert margins[0] == pytest.approx(min(c.margin for c in contents.answers[-1].curve))
     for d in doubtful:
         assert d.first_share + d.second_share == pytest.approx(1)
-        assert {d.first, d.second} == set(contents.record.data.classes)
+        assert {d.first, d.second} == set(contents.answers[-1].classes)
 
 
 def test_only_large_squares_without_negative_values_are_images(contents, images):
-    assert contents.votes.image is None
+    assert contents.answers[-1].image is None
     assert image_of(np.ones((2, 64)), None) == (1, 8, 8)
     assert image_of(-np.ones((2, 64)), None) is None
     assert image_of(np.ones((2, 49)), None) is None
-    found = analyse_votes(images, images.load_network(), images.load_data())
+    (found,), _ = answers_of(images, images.load_network(), images.load_data())
     assert found.image == (1, 8, 8)
 
 

@@ -1,0 +1,385 @@
+"""What a page shows about a saved classifier: plain records, and no code of its models is run."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pacbayes.bounds import clopper_pearson, confidence, kl_chernoff
+from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.certificates.explanation import Beside, Step, percent
+from pacbayes.certified.candidates import MEAN
+from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certified.claims import OVERALL, part_of
+from pacbayes.certified.evidence import Evidence
+from pacbayes.certified.losses import Loss, of_units
+from pacbayes.certified.saved.checking import check_classifier
+from pacbayes.certified.saved.folder import read_evidence
+from pacbayes.certified.saved.record import (
+    CERTIFICATE,
+    EVIDENCE,
+    RUN,
+    ClassifierRecord,
+    read_certificates,
+    read_record,
+)
+from pacbayes.certified.saved.statements import Run, check_shapes, read, read_arrays
+from pacbayes.certified.votes import vote_of
+from pacbayes.files import DamagedFileError, load_json
+from pacbayes.report.answers import Answers, Indices, confusion
+from pacbayes.report.charts import Mark
+from pacbayes.report.contents import (
+    Commands,
+    Contents,
+    Shown,
+    Table,
+    Unit,
+    portable,
+    verdict,
+)
+from pacbayes.report.markup import element
+from pacbayes.verify import Finding
+
+__all__ = ["collect"]
+
+_VOTES = {"first-order": "a candidate errs, twice", "tandem": "two candidates err, four times"}
+_CHOSEN = {
+    "bound": "chosen by its bound",
+    "cross-validation": "chosen by cross-validation",
+    "vote": "weighted by its bound",
+}
+_ELSEWHERE = {"kind", "format", "layout", "files", "versions", "x_sha256", "source"}
+_WITHHELD = "The certificate was withheld when the classifier was fitted: nothing is guaranteed."
+_HONEST = "No model saw these examples; the certificate was counted on them."
+_ALL_HOLD = (
+    "All bounds hold at once, because each candidate pays with its own share of δ; so the best may "
+    "be chosen. The chosen one is in bold."
+)
+_VOTE_HOLDS = "The bound of the vote holds for all weights at once, so they may be chosen."
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a folder says, the checks of it, and the error on a test set with its size."""
+
+    folder: Path
+    record: ClassifierRecord
+    evidence: Evidence
+    part: str
+    issued: dict[str, HeldOutCertificate]
+    findings: tuple[Finding, ...]
+    test: tuple[float, int] | None
+
+    @property
+    def certificate(self) -> HeldOutCertificate:
+        """The certificate of the chosen predictor."""
+        return self.issued[self.part]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all checks passed; else nothing is derived from the files."""
+        return all(finding.holds for finding in self.findings)
+
+    @property
+    def own(self) -> dict[str, str]:
+        """The part of the ledger that each candidate's own certificate spends."""
+        several = len(self.record.claims) > 1
+        return {name: part_of(name, OVERALL, several=several) for name in self.record.shares}
+
+    @property
+    def labels(self) -> Indices:
+        """The labels of the bound set, as indices."""
+        found: Indices = self.evidence.labels[self.evidence.rows]
+        return found
+
+    @property
+    def unit(self) -> Unit:
+        """How losses are written."""
+        costs = self.record.costs
+        return Unit() if costs is None or max(map(max, costs)) == 1 else Unit(1.0, "")
+
+    @property
+    def where(self) -> str:
+        """What the data are called."""
+        source = self.record.source
+        return f"{self.record.n} examples" if source is None else Path(source).name
+
+    def name(self, *, in_full: bool) -> str:
+        """Return the chosen predictor in words; a mean or a vote of what, if in full."""
+        members = [name for name in self.record.shares if name != MEAN]
+        whole = f"{len(members)} models"
+        if in_full:
+            whole = " and ".join(filter(None, (", ".join(members[:-1]), members[-1])))
+        if self.evidence.weights is not None:
+            return f"weighted vote of {whole}"
+        return f"mean of {whole}" if self.record.chosen == MEAN else self.record.chosen
+
+
+def collect(folder: Path) -> Contents:
+    """Collect the contents of the page about a saved classifier, without writing anything."""
+    f = _read(folder)
+    r, quoted = f.record, shlex.quote(str(portable(folder)))
+    verify = (f"pacbayes verify {quoted}", f"pacbayes verify {quoted} --full")
+    note = "Without --full, the recorded predictions are not made again."
+    use = Commands("Use", (f"pacbayes predict {quoted} new.csv",))
+    ledger = [Table.of_ledger(CERTIFICATE, c.ledger, c.delta) for c in [*f.issued.values()][:1]]
+    return Contents(
+        title=f"{f.where}, {f.name(in_full=False)}",
+        lead=_lead(f),
+        certificates=(_shown(f),) if f.issued else (),
+        uncertified=Commands(_WITHHELD, ()),
+        commands=(Commands("Verify", verify, note), use) if f.issued else (use,),
+        facts=(
+            *ledger,
+            Table.of_hashes({"features": r.x_sha256} | r.files),
+            Table.of_versions({"fitting": r.versions}),
+        ),
+        settings=tuple(
+            (name, str(value))
+            for name, value in r.model_dump(mode="json", exclude=_ELSEWHERE).items()
+        ),
+        claims=tuple(_claims(f)),
+        candidates=_candidates(f) if f.holds and len(r.shares) > 1 else None,
+        columns=_columns(r),
+        answers=(_answers(f),) if f.holds else (),
+    )
+
+
+def _read(folder: Path) -> _Read:
+    record = read_record(folder)
+    part, issued = read_certificates(folder) or ("", {})
+    if issued and part not in issued:
+        raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
+    evidence = read_evidence(folder, record)
+    if issued:
+        findings = tuple(check_classifier(folder))
+    else:
+        findings = (check_shapes(read(folder / RUN, Run), read_arrays(folder / EVIDENCE)),)
+    return _Read(folder, record, evidence, part, issued, findings, _test(folder / "test.json"))
+
+
+def _test(path: Path) -> tuple[float, int] | None:
+    if not path.exists():
+        return None
+    found = load_json(path)
+    try:
+        return float(found["error"]), int(found["n"])
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error!r}; remove it") from error
+
+
+def _lead(f: _Read) -> str:
+    """Summarise the classifier in a line or two."""
+    r, chosen = f.record, ""
+    if len(r.shares) > 1 or r.choose == "cross-validation":
+        chosen = f", {_CHOSEN[r.choose]}"
+        chosen += f" among {len(r.shares)} candidates" if r.choose == "bound" else ""
+    origin = " given in Python" if r.source is None else f" from {f.where}"
+    return (
+        f"{portable(f.folder)}: {f.name(in_full=True)}{chosen}; {r.n} examples{origin}, "
+        f"{len(f.evidence.rows)} of them in the bound set."
+    )
+
+
+def _shown(f: _Read) -> Shown:
+    """Make the view of the chosen certificate: the one place that reads this kind of record."""
+    c, name, unit = f.certificate, f.name(in_full=True), f.unit
+    marks = []
+    if f.holds and f.evidence.weights is None and len(c.ledger) > 1:
+        alone = _at(c)(c.delta)
+        marks.append(unit.mark("tested alone", alone, unit.up(alone)))
+    if f.test is not None and f.record.costs is None:
+        marks.append(unit.mark("test error", f.test[0], unit.text(f.test[0])))
+    return Shown(
+        key="chosen",
+        file=CERTIFICATE,
+        title=name[:1].upper() + name[1:],
+        quantity=c.quantity,
+        bound=c.bound,
+        vacuous=c.vacuous,
+        sentence=f"With probability {confidence(c.delta)} over the choice of the {c.n} {c.unit} in "
+        f"the bound set, this bounds the {c.quantity} on new examples of the {c.predictor}. "
+        f"Theorem: {c.theorem}.",
+        steps=_steps(f) if f.holds else (Step("risk", "claimed, not confirmed", c.bound),),
+        marks=tuple(marks),
+        beside=tuple(_beside(f)) if f.holds else (),
+        assumptions=c.assumptions,
+        findings=f.findings,
+        unchecked="predictions were taken as recorded",
+        remarks=c.remarks,
+        unit=unit,
+    )
+
+
+def _at(c: HeldOutCertificate) -> Callable[[float], float]:
+    """Return the bound of the same losses as a function of δ."""
+    mean = c.losses / c.scale / c.n
+    if c.theorem == "held-out":
+        return lambda delta: c.scale * clopper_pearson(mean, c.n, delta)
+    return lambda delta: c.scale * kl_chernoff(min(1.0, mean), c.n, delta)
+
+
+def _steps(f: _Read) -> tuple[Step, ...]:
+    """Return the parts of the bound: losses, finite sample, and what else was chosen or claimed.
+
+    Each part is what the bound grows by when it is paid for too.
+    """
+    grown = _vote_grows(f) if f.evidence.weights is not None else _grows(f)
+    before = [0.0, *(step.points for step in grown)]
+    return tuple(replace(s, points=s.points - b) for s, b in zip(grown, before, strict=False))
+
+
+def _grows(f: _Read) -> list[Step]:
+    """Return the bound as it grows, with all that is paid for so far."""
+    c, r, at = f.certificate, f.record, _at(f.certificate)
+    counted, paid = f"{c.losses:g} in {c.n} {c.unit}", f"{c.theorem}, n = {c.n}, δ = {c.delta:g}"
+    found = [Step("risk", f"{c.quantity} on the bound set, counted", c.risk, counted)]
+    found.append(Step("sample", "finite sample", at(c.delta), paid))
+    if len(r.shares) > 1:
+        share = r.shares[r.chosen]
+        own = f"{len(r.shares)} of them, {100 * share:.1f} % of δ for this one"
+        found.append(Step("kl", "choice among the candidates", at(c.delta * share), own))
+    if len(r.claims) > 1:
+        others = f"{len(r.claims)} claims hold together"
+        found.append(Step("monte-carlo", "other claims", c.bound, others))
+    return [*found[:-1], replace(found[-1], points=c.bound)]
+
+
+def _vote_grows(f: _Read) -> list[Step]:
+    """Return the bound of a vote as it grows."""
+    c, e, weights = f.certificate, f.evidence, f.evidence.weights
+    assert weights is not None
+    theorem, groups = THEOREMS[c.theorem], None if e.groups is None else e.groups[e.rows]
+    wrong = np.array([labels != f.labels for labels in e.predictions.values()])
+    vote = vote_of(wrong, groups, list(e.shares.values()), c.ledger[c.part], c.theorem)(weights)
+    alone = theorem.bound(vote.risk, 0.0, c.n, c.delta)
+    chosen = theorem.bound(vote.risk, c.kl, c.n, c.delta)
+    return [
+        Step("risk", f"how often {_VOTES[c.theorem]}", min(1.0, theorem.factor * vote.risk)),
+        Step("sample", "finite sample", alone, f"{c.theorem}, n = {c.n}, δ = {c.delta:g}"),
+        Step("kl", "choice of the weights", chosen, f"KL {c.kl:.2f}"),
+        Step("monte-carlo", "choice between two theorems", c.bound, "half of δ for each"),
+    ]
+
+
+def _beside(f: _Read) -> Iterator[Beside]:
+    """Compare with a hold-out test of the chosen predictor alone, and with guessing."""
+    c, unit = f.certificate, f.unit
+    yield Beside("certificate", c.shown)
+    if f.evidence.weights is None and len(c.ledger) > 1:
+        alone = "hold-out bound of this predictor alone, had nothing else been tried or claimed"
+        yield Beside(alone, unit.up(_at(c)(c.delta)))
+    yield Beside(f"{c.quantity} on the bound set ({c.n} {c.unit})", unit.text(c.risk))
+    if f.test is not None and f.record.costs is None:
+        yield Beside(f"error on the test set ({f.test[1]} examples)", percent(f.test[0]))
+    answer, value = _guess(f)
+    noun = "the largest class" if f.record.costs is None else "the best constant answer"
+    yield Beside(f"{c.quantity} of always answering '{answer}', {noun}", unit.text(value))
+
+
+def _guess(f: _Read) -> tuple[str, float]:
+    """Return the constant answer with the smallest mean loss on all examples, and this loss."""
+    names, e = np.array(f.record.classes, object), f.evidence
+    loss = Loss(names, f.record.costs)
+    losses = [loss(np.full(len(e.labels), name), names[e.labels]) for name in names]
+    means = [loss.scale * float(of_units(values, e.groups).mean()) for values in losses]
+    best = int(np.argmin(means))
+    return names[best], means[best]
+
+
+def _claims(f: _Read) -> Iterator[Table]:
+    """Yield what is claimed of the chosen predictor beside its mean loss."""
+    shown = {f.part, *f.own.values()}
+    if others := [c for part, c in f.issued.items() if part not in shown]:
+        yield Table(
+            caption="What else is certified",
+            header=("about", "at most", "measured", "counted", "pacbayes verify"),
+            rows=tuple(_claim_row(c, f) for c in others),
+            note=f"With probability {confidence(f.certificate.delta)} all of these hold together "
+            "with the certificate above; they share δ.",
+            class_="beside",
+        )
+
+
+def _claim_row(c: HeldOutCertificate, f: _Read) -> tuple[str, ...]:
+    about = c.quantity if f.evidence.weights is None else f"{c.quantity}, by {c.theorem}"
+    measured = Unit().text(c.risk) if c.n else "–"
+    return about, c.shown, measured, str(c.n), verdict(f.findings)
+
+
+def _candidates(f: _Read) -> Table:
+    """Return every candidate's share of δ, its losses on the bound set and its bound."""
+    weights, unit = f.evidence.weights, f.unit
+    rows, marks = [], []
+    for i, (name, share) in enumerate(f.record.shares.items()):
+        c, wrong = f.issued.get(f.own[name]), f.evidence.predictions[name] != f.labels
+        risk = float(wrong.mean()) if c is None else c.risk
+        last = "–" if c is None else c.shown
+        if weights is not None:
+            last = f"{100 * weights[i]:.1f} %"
+        shown = element("strong", name) if name == f.record.chosen else name
+        rows.append((shown, f"{100 * share:.1f} %", f"{int(wrong.sum())} of {len(wrong)}", last))
+        text = f"{name}: {unit.text(risk)}" + ("" if c is None else f", ≤ {c.shown}")
+        reach = 0.0 if c is None else unit.times * c.bound
+        marks.append(Mark("risk", unit.times * risk, text, reach))
+    spent, last = ("share of δ", "bound") if weights is None else ("weight before", "weight")
+    return Table(
+        caption="Candidates side by side",
+        header=("candidate", spent, "errors on the bound set", last),
+        rows=tuple(rows),
+        note=(_ALL_HOLD if weights is None else _VOTE_HOLDS) if f.issued else "",
+        class_="beside",
+        marks=tuple(marks),
+        unit=unit,
+    )
+
+
+def _columns(record: ClassifierRecord) -> Table | None:
+    layout = record.layout
+    if layout is None:
+        return None
+    kinds = [kind.value for kind in layout.kinds]
+    named = zip(layout.names or (), kinds, strict=False)
+    unnamed = ((f"{count} without a name", kind) for kind, count in Counter(kinds).items())
+    left = f"; left out: {', '.join(layout.dropped)}." if layout.dropped else "."
+    return Table(
+        caption=f"{len(kinds)} columns",
+        header=("column", "kind"),
+        rows=tuple(named if layout.names else unnamed),
+        note=f"The candidates take these columns{left}",
+        class_="plain",
+    )
+
+
+def _answers(f: _Read) -> Answers:
+    """Return the recorded answers on the bound set; those of a vote say how sure it is."""
+    e, r, labels, shares = f.evidence, f.record, f.labels, None
+    predicted = e.predictions.get(r.chosen)
+    if e.weights is not None:
+        votes = [p[:, None] == np.arange(len(r.classes)) for p in e.predictions.values()]
+        shares = np.einsum("m,mnk->nk", e.weights, np.asarray(votes, np.float64))
+        predicted = shares.argmax(1)
+    assert predicted is not None
+    wrong = (predicted != labels).astype(np.float64)
+    note = _HONEST
+    if e.answers is not None:
+        error = percent(float(wrong[e.answers].mean()) if e.answers.any() else None)
+        note += f" It answers {e.answers.sum()} of them, with an error of {error} on these."
+    found = Answers(
+        who=f"The {f.name(in_full=False)}{' (certified)' if f.issued else ''}",
+        part="bound set",
+        where=f"the {len(labels)} examples in the bound set",
+        error=float(wrong.mean()),
+        confusion=confusion(labels, predicted, len(r.classes)),
+        classes=r.classes,
+        note=note,
+    )
+    if shares is None:
+        return found
+    sure = "in the weighted vote. Percentages are shares of the weight."
+    return found.with_confidence(shares, labels, wrong, e.rows, sure)
