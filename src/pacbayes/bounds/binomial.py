@@ -115,7 +115,7 @@ def _below(k: int, n: int, num: int, den: int, delta: float, *, precise: bool = 
     else:
         tail = _tail(n - 1 - k, n, den - num, den, den - shift)
         goal = math.log1p(-delta)
-    terms = int(6 + 60 / (tail.deviations**2 + 12 / tail.spread))
+    terms = min(200, int(6 + 60 / (tail.deviations**2 + 12 / tail.spread)))
     while True:
         log, error, rate = tail.log(terms - terms % 2 if above else terms | 1)
         gap = goal - log if above else log - goal
