@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from flint import acb, arb, ctx
+from scipy.special import betainccinv
 
 __all__ = [
     "THEOREMS",
@@ -25,9 +26,9 @@ __all__ = [
 _ALPHA = 1.001  # Catoni's α, a constant of the library
 
 
-def _least(low: float, beyond: Callable[[float], bool]) -> arb:
-    """Return the smallest float from `low` to 1 that is certainly beyond."""
-    low, high = low, low if beyond(low) else 1.0
+def _least(low: float, beyond: Callable[[float], bool], high: float = 1.0) -> arb:
+    """Return the smallest float from `low` to `high`, which is beyond, that certainly is."""
+    low, high = low, low if beyond(low) else high
     while low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if beyond(middle) else (middle, high)
     return arb(high)
@@ -117,7 +118,12 @@ def _held_out(t: Terms) -> arb:
     def beyond(p: float) -> bool:
         return p >= 1 or (p > 0 and bool(_tail(errors, t.n, p, t.delta) <= t.delta))
 
-    return arb(1) if errors >= t.n else _least(0.0, beyond)
+    if errors >= t.n:
+        return arb(1)
+    near = float(betainccinv(errors + 1, t.n - errors, float(t.delta)))  # not trusted
+    low, high = near * (1 - 1e-7), near * (1 + 1e-7)
+    known = beyond(high) and not beyond(low)
+    return _least(low, beyond, high) if known else _least(0.0, beyond)
 
 
 def _errors(risk: arb, n: int) -> int:
