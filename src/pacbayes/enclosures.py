@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from flint import acb, arb, ctx
-from scipy.special import betainccinv
 
 __all__ = [
     "THEOREMS",
@@ -120,10 +119,27 @@ def _held_out(t: Terms) -> arb:
 
     if errors >= t.n:
         return arb(1)
-    near = float(betainccinv(errors + 1, t.n - errors, float(t.delta)))  # not trusted
-    low, high = near * (1 - 1e-7), near * (1 + 1e-7)
-    known = beyond(high) and not beyond(low)
-    return _least(low, beyond, high) if known else _least(0.0, beyond)
+    near = _root(errors, t.n, t.delta)
+    low, high = near * (1 - 1e-12), near * (1 + 1e-12)
+    near_by = beyond(high) and not beyond(low)
+    return _least(low, beyond, high) if near_by else _least(0.0, beyond)
+
+
+def _root(k: int, n: int, delta: arb) -> float:
+    """Return where P(Bin(n, p) ≤ k) is about δ, by Newton's method on its logarithm."""
+    p, choices = (k + 1) / (n + 1), _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k)
+    for _ in range(60):
+        tail, P = _tail(k, n, p, delta), arb(p)
+        slope = (n - k) * (choices + k * P.log() + (n - k - 1) * (1 - P).log()).exp()
+        step = float((tail / delta).log() * tail / slope)
+        last, p = p, min(max(p + step, p / 16), (p + 1) / 2)
+        if p >= 1 or abs(p - last) <= 1e-13 * p:
+            break
+    return p
+
+
+def _log_factorial(n: int) -> arb:
+    return arb(n + 1).lgamma()
 
 
 def _errors(risk: arb, n: int) -> int:
@@ -131,7 +147,7 @@ def _errors(risk: arb, n: int) -> int:
     near = round(Fraction(float(risk)) * n)
     if near / n == float(risk) or (risk * n).contains(near):
         return near
-    return int((risk * n).upper().ceil().unique_fmpz())
+    return math.ceil(Fraction(float(risk.upper())) * n)
 
 
 def _tail(k: int, n: int, p: float, delta: arb) -> arb:

@@ -75,13 +75,13 @@ def _small_kl_and_error(q: float, p: float) -> tuple[float, float]:
     ln(a/b) = ±ln(1 + |a − b|/min(a, b)) has the relative error of |a − b|, as 1 + x is not rounded.
     """
     value = error = 0.0
-    for weight, other in ((q, p), (1 - q, 1 - p)):
+    for weight, other, sign in ((q, p, q - p), (1 - q, 1 - p, p - q)):
         if weight == 0:
             continue
         if other == 0:
             return math.inf, 0.0
-        ratio = min(abs(q - p) / min(weight, other), sys.float_info.max)
+        ratio = min(abs(sign) / min(weight, other), sys.float_info.max)
         term = weight * math.log1p(ratio)
-        value += term if weight > other else -term
+        value += math.copysign(term, sign)
         error += 8 * sys.float_info.epsilon * term
     return value, error

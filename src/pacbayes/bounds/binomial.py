@@ -29,9 +29,12 @@ _EPSILON = sys.float_info.epsilon
 _MARGIN = 1e-9  # above the relative error of scipy's quantile up to n = 10⁶, 4e-11
 _ORDINARY = 10**6
 _TAU = 2 * math.pi
-_STIRLING = (  # ln n! less Stirling's formula
+_STIRLING = (  # ln n! less Stirling's formula, below where its series is exact enough
     0.0,
-    *(math.log(math.factorial(n)) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(_TAU) for n in range(1, 16)),
+    *(
+        math.log(math.factorial(n)) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(_TAU)
+        for n in range(1, 16)
+    ),
 )
 
 
@@ -58,7 +61,7 @@ def upper_limit(errors: int, n: int, delta: float) -> float:
     rate, p = errors / n, float(_scipy_quantile()(errors + 1, n - errors, delta))
     room = abs(p - rate)  # the result may be above the solution by a millionth of this
     margin = _MARGIN * p if _MARGIN * p <= 9e-7 * room else 5e-7 * room
-    if n <= _ORDINARY and margin >= _MARGIN / 10 * p:
+    if n <= _ORDINARY and margin >= _MARGIN / 10 * p > 0:
         p = p * (1 + _MARGIN) if margin == _MARGIN * p else p + margin
         if p >= 1 or _below(errors, n, *p.as_integer_ratio(), delta, precise=False).shown:
             return min(1.0, p)
@@ -117,9 +120,10 @@ def _below(k: int, n: int, num: int, den: int, delta: float, *, precise: bool = 
         goal = math.log1p(-delta)
     terms = min(200, int(6 + 60 / (tail.deviations**2 + 12 / tail.spread)))
     while True:
-        log, error, rate = tail.log(terms - terms % 2 if above else terms | 1)
+        even, odd = terms - terms % 2, terms | 1
+        log, error, rate = tail.log(even if above else odd)
         gap = goal - log if above else log - goal
-        missing = abs(log - tail.log(terms | 1 if above else terms - terms % 2)[0]) if precise else 0
+        missing = abs(log - tail.log(odd if above else even)[0]) if precise else 0.0
         if missing <= error or terms > k:
             return _Gap(gap >= error, gap / rate, (error + missing) / rate)
         terms *= 2
