@@ -416,8 +416,8 @@ def _verified(rng: Random) -> str | None:
     if bound < 1 and not arb(bound) >= value:
         return f"{call} is refused, {value.str(20)} needed"
     needed = min(1.0, float(value.upper()))
-    loose = bound - needed > CLOSE * abs(bound - theorem.factor * risk) + 2 * ULPS * bound
-    return f"{call}, but {needed!r} is enough for the verifier" if loose else None
+    room = CLOSE * abs(bound - theorem.factor * risk) + 2 * ULPS * bound + 1e-300
+    return f"{call}, but {needed!r} is enough for the verifier" if bound - needed > room else None
 
 
 def _error_counts(rng: Random) -> str | None:

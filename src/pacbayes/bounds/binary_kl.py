@@ -7,7 +7,7 @@ import sys
 
 __all__ = ["binary_kl", "kl_inverse", "kl_inverse_below"]
 
-_SMALL = 1e-6  # below, kl(q|p) is a small difference of its two terms
+_SMALL = 1e-8  # below, kl(q|p) is a small difference of its two terms
 
 
 def binary_kl(q: float, p: float) -> float:
