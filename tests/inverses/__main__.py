@@ -40,9 +40,11 @@ def main() -> int:
                 file.write(json.dumps([i, found.name, found.fault, found.over]) + "\n")
             if found.fault or options.only:
                 print(f"{i} {found.name}: {found.fault}", flush=True)
+    if options.only:
+        return 0
     table = _table(results)
     print(table)
-    if options.summary and not options.only:
+    if options.summary:
         options.summary.write_text(table)
     return any(found.fault for found in results.values())
 

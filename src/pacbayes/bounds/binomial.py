@@ -60,9 +60,8 @@ def upper_limit(errors: int, n: int, delta: float) -> float:
     """
     rate, p = errors / n, float(_scipy_quantile()(errors + 1, n - errors, delta))
     room = abs(p - rate)  # the result may be above the solution by a millionth of this
-    margin = _MARGIN * p if _MARGIN * p <= 9e-7 * room else 5e-7 * room
-    if n <= _ORDINARY and margin >= _MARGIN / 10 * p > 0:
-        p = p * (1 + _MARGIN) if margin == _MARGIN * p else p + margin
+    if n <= _ORDINARY and 5e-7 * room >= _MARGIN / 10 * p > 0:
+        p = p * (1 + _MARGIN) if 9e-7 * room >= _MARGIN * p else p + 5e-7 * room
         if p >= 1 or _below(errors, n, *p.as_integer_ratio(), delta, precise=False).shown:
             return min(1.0, p)
     if not 0 < p < 1:
@@ -124,7 +123,7 @@ def _below(k: int, n: int, num: int, den: int, delta: float, *, precise: bool = 
         log, error, rate = tail.log(even if above else odd)
         gap = goal - log if above else log - goal
         missing = abs(log - tail.log(odd if above else even)[0]) if precise else 0.0
-        if missing <= error or terms > k:
+        if missing <= error or terms > tail.k:
             return _Gap(gap >= error, gap / rate, (error + missing) / rate)
         terms *= 2
 
