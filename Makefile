@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults dist release clean
+.PHONY: run test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults inverses dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -110,6 +110,10 @@ mutants: .venv/installed
 # Kills, failing calls, concurrent processes and damaged files; it continues what was stopped.
 faults: .venv/installed
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m faults --summary benchmarks/faults.md
+
+# 200,000 random cases against Arb: an hour; it continues what was stopped.
+inverses: .venv/installed
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m inverses --summary benchmarks/inverses.md
 
 # The wheel and the source distribution, in dist.
 dist: .venv/installed

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
-from flint import arb
+from flint import acb, arb, ctx
 
 __all__ = [
     "THEOREMS",
@@ -24,9 +25,9 @@ __all__ = [
 _ALPHA = 1.001  # Catoni's α, a constant of the library
 
 
-def _least(low: float, beyond: Callable[[float], bool]) -> arb:
-    """Return the smallest float from `low` to 1 that is certainly beyond."""
-    low, high = low, low if beyond(low) else 1.0
+def _least(low: float, beyond: Callable[[float], bool], high: float = 1.0) -> arb:
+    """Return the smallest float from `low` to `high`, which is beyond, that certainly is."""
+    low, high = low, low if beyond(low) else high
     while low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if beyond(middle) else (middle, high)
     return arb(high)
@@ -39,7 +40,7 @@ def _inverse(q: float, c: arb) -> arb:
         coins = ((arb(q), arb(p)), (1 - arb(q), 1 - arb(p)))
         return p >= 1 or bool(sum(a * (a / b).log() for a, b in coins if a != 0) >= c)
 
-    return _least(q, beyond)
+    return arb(q) if c == 0 else _least(q, beyond)
 
 
 class Terms(NamedTuple):
@@ -105,25 +106,79 @@ def _grid(n: int, guess: float | None) -> list[arb]:
     if guess is not None:
         r = min(max(guess, 0.25 / n), 1 - 0.25 / n)
         half = 3 / (n * r * (1 - r))
-        values += [math.log(1 + math.sqrt(2 * half) + half)] * count
+        values += [math.log1p(math.sqrt(2 * half) + half)] * count
     return [arb(float(f"{value:.3g}")) for value in values]
 
 
 def _held_out(t: Terms) -> arb:
-    """Return the smallest p at which so few errors have probability δ at most."""
-    errors = math.ceil(float(t.risk.upper()) * t.n - 1e-6)
+    """Return the smallest p at which so few errors certainly have probability δ at most."""
+    errors = _errors(t.risk, t.n)
 
     def beyond(p: float) -> bool:
-        if p >= 1:
-            return True
-        term = (1 - arb(p)) ** t.n
-        total, odds = term, arb(p) / (1 - arb(p))
-        for i in range(errors):
-            term = term * odds * (t.n - i) / (i + 1)
-            total += term
-        return bool(total <= t.delta)
+        return p >= 1 or (p > 0 and bool(_tail(errors, t.n, p, t.delta) <= t.delta))
 
-    return arb(1) if errors >= t.n else _least(errors / t.n, beyond)
+    if errors >= t.n:
+        return arb(1)
+    near = _root(errors, t.n, t.delta)
+    low, high = near * (1 - 1e-12), near * (1 + 1e-12)
+    near_by = beyond(high) and not beyond(low)
+    return _least(low, beyond, high) if near_by else _least(0.0, beyond)
+
+
+def _root(k: int, n: int, delta: arb) -> float:
+    """Return where P(Bin(n, p) ≤ k) is about δ, by Newton's method on its logarithm."""
+    p, choices = (k + 1) / (n + 1), _log_factorial(n) - _log_factorial(k) - _log_factorial(n - k)
+    for _ in range(60):
+        tail, P = _tail(k, n, p, delta), arb(p)
+        slope = (n - k) * (choices + k * P.log() + (n - k - 1) * (1 - P).log()).exp()
+        step = float((tail / delta).log() * tail / slope)
+        last, p = p, min(max(p + step, p / 16), (p + 1) / 2)
+        if p >= 1 or abs(p - last) <= 1e-13 * p:
+            break
+    return p
+
+
+def _log_factorial(n: int) -> arb:
+    return arb(n + 1).lgamma()
+
+
+def _errors(risk: arb, n: int) -> int:
+    """Return the number of errors of a rate, which may be the float nearest to k/n."""
+    near = round(Fraction(float(risk)) * n)
+    if near / n == float(risk) or (risk * n).contains(near):
+        return near
+    return math.ceil(Fraction(float(risk.upper())) * n)
+
+
+def _tail(k: int, n: int, p: float, delta: arb) -> arb:
+    """Return at least P(Bin(n, p) ≤ k), too much by next to nothing against it or δ.
+
+    Σ_j P(X ≤ j)·z^j = (q + pz)ⁿ/(1 − z) for |z| < 1. Its mean, over z^k, at N equally spaced points
+    of a circle of radius r < 1 is Σ_i P(X ≤ k + iN)·r^{iN}, which is at least P(X ≤ k). Far from
+    z = r the points hardly count: |q + pz| falls with the angle, which bounds what is left out.
+    """
+    nats = 80 - math.log(float(delta.lower()))  # of accuracy
+    edge = -1 / (1 + math.sqrt(n * p * (1 - p)))  # not too near the pole at 1
+    log_radius = min(math.log((k + 1) / (n - k)) + math.log((1 - p) / p), edge)
+    with ctx.workprec(192):
+        P, r = arb(p), arb(log_radius).exp()
+        mean = 1 - P + P * r  # largest on the circle
+        turn = 2 * P * (1 - P) * r / mean**2  # |q + pz|² is less by this times 1 − cos
+        width = nats + math.sqrt(nats * n * float(turn))  # where X, tilted by r, is all but surely
+        count = 2 * math.ceil(max(width, -nats / log_radius) / 2) + 1
+        angle = 2 * arb.pi() / count
+        small = -math.expm1(-2 * nats / n) / float(turn)
+        last = 2 * math.asin(min(1.0, math.sqrt(small / 2)))
+        used = min(count // 2, math.ceil(last * count / math.tau))
+        total = 1 / (1 - r)
+        for j in range(1, used + 1):
+            unit = acb(0, j * angle).exp()
+            log = n * ((1 - P + P * r * unit) / mean).log() - acb(0, k * j * angle)
+            total += 2 * (log.exp() / (1 - r * unit)).real
+        left_out = (1 - turn * (1 - (used * angle).cos())) ** (arb(n) / 2) / (1 - r)
+        rest = left_out if used < count // 2 else arb(0)
+        whole: arb = (n * mean.log() - k * r.log()).exp() * (total / count + rest)
+    return whole
 
 
 def _held_out_mean(t: Terms) -> arb:

@@ -36,4 +36,6 @@ def unexpected_bernstein(
         price = (kl + math.log(k / delta)) / (n * gamma)
         return risk + (-math.log1p(-gamma) - gamma) / gamma * V + price
 
-    return min(1.0, upward(min(at(2.0**-i) for i in range(1, k + 1)) + 1e-15))
+    least = min(at(2.0**-i) for i in range(1, k + 1))
+    slack = min(1e-15, 1e-9 * least + 1e-15 * V)  # −ln(1 − γ) − γ over γ errs by 2⁻⁵¹
+    return min(1.0, upward(least + slack))

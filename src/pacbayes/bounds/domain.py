@@ -7,9 +7,9 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import SupportsFloat
 
-__all__ = ["check", "check_probability", "confidence", "percent_up", "upward"]
+__all__ = ["LARGEST_N", "check", "check_probability", "confidence", "percent_up", "upward"]
 
-_LARGEST_N = 10**15  # integers up to here are exact in float64
+LARGEST_N = 10**15  # integers up to here are exact in float64
 
 
 def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> None:
@@ -18,14 +18,14 @@ def check(risk: float, kl: float, n: int, delta: float, *, least_n: int = 1) -> 
         raise ValueError(f"risk must be in [0, 1], got {risk}")
     if not (kl >= 0 and math.isfinite(kl)):
         raise ValueError(f"kl must be finite and at least 0, got {kl}")
-    if not least_n <= n <= _LARGEST_N:
+    if not least_n <= n <= LARGEST_N:
         raise ValueError(f"n must be at least {least_n} and at most 10**15, got {n}")
     check_probability(delta)
 
 
 def check_probability(delta: float) -> None:
     """Raise ValueError unless δ ∈ (0, 1)."""
-    if not (isinstance(delta, SupportsFloat) and 0 < delta < 1):
+    if not (isinstance(delta, float | SupportsFloat) and 0 < delta < 1):
         raise ValueError(f"delta must be in (0, 1), got {delta!r}")
 
 

@@ -32,6 +32,7 @@ __all__ = ["catoni_fixed", "disintegrated_fixed", "fixed_c_grid"]
 
 _LARGEST = 3.0  # the best C without any errors is a little less
 _PRICE = 3.0  # ln(1/δ) at δ = 0.05, for which C is chosen; the bound holds for all δ
+_SMALL = 1e-3  # of the total that the bound pays for: below, e^total − 1 is compared
 _LEAST_ERRORS = 0.25  # a guess of no errors is taken as a quarter of one, else C would be infinite
 
 
@@ -96,8 +97,10 @@ def disintegrated_fixed(
     if not (networks >= 1 and networks == int(networks)):
         raise ValueError(f"networks must be a whole number of at least 1, got {networks}")
     check(risk, 0.0, n, delta)
-    total = log_ratio + math.log(networks) - math.log(delta)
-    return _solve(risk, max(0.0, total + 1e-12), n, _values(C, guess, n))
+    terms = (log_ratio, math.log(networks), -math.log(delta))
+    total = sum(terms)
+    slack = 1e-12 if total > _SMALL else 8 * sys.float_info.epsilon * sum(map(abs, terms))
+    return _solve(risk, max(0.0, total + slack), n, _values(C, guess, n))
 
 
 def fixed_c_grid(n: int, guess: float | None = None) -> tuple[float, ...]:
@@ -153,7 +156,11 @@ def _solve(risk: float, total: float, n: int, values: tuple[float, ...]) -> floa
         return high
     low = risk
     while low < (middle := low + 0.5 * (high - low)) < high:
-        if _reached(middle, risk, price, n, values):
+        if (
+            _reached_small(middle, risk, total, n, values)
+            if total < _SMALL
+            else _reached(middle, risk, price, n, values)
+        ):
             high = middle
         else:
             low = middle
@@ -177,3 +184,18 @@ def _reached(p: float, risk: float, price: float, n: int, values: tuple[float, .
         return True
     # Below 0, an error ε·|y| of the exponent changes e^y by less than ε.
     return math.fsum(map(math.exp, logs)) >= 1 + 4 * epsilon * len(values)
+
+
+def _reached_small(p: float, risk: float, total: float, n: int, values: tuple[float, ...]) -> bool:
+    """Return whether Σ_i [exp(n[Φ_{C_i}(p) − C_i·risk]) − 1] ≥ k(e^total − 1), beyond rounding."""
+    epsilon = sys.float_info.epsilon
+    gains = []
+    for C in values:
+        x = p * math.expm1(-C)
+        error = 8 * epsilon * (-2 * x / (1 + x) + C * risk)
+        log = n * (-math.log1p(x) - C * risk - error)
+        if log > 1 + math.log(len(values)):
+            return True
+        gains.append(math.expm1(log))
+    slack = 4 * epsilon * math.fsum(map(abs, gains))
+    return math.fsum(gains) - slack >= len(values) * math.expm1(total) * (1 + 4 * epsilon)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pacbayes.bounds.binomial import quantile
 from pacbayes.bounds.domain import check
 from pacbayes.bounds.fixed_c import catoni_fixed
 from pacbayes.bounds.monte_carlo import clopper_pearson
@@ -102,9 +103,7 @@ class _Case:
         return math.ceil(m * self.error - 1e-9)  # 7 for 100 · 0.07, which is just above 7 in floats
 
     def cautious_errors(self, m: int) -> int:
-        from scipy.stats import binom
-
-        return max(self.typical_errors(m), int(binom.ppf(CAUTIOUS, m, self.error)))
+        return max(self.typical_errors(m), quantile(CAUTIOUS, m, self.error))
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def _least_for(bound: _Bound, k: int, wanted: float, start: int) -> int:
 
 def _examples(case: _Case, m: int) -> int:
     """Return the smallest n whose bound set has m examples."""
-    n = max(m, math.floor(m / case.fraction) - 2)
+    n = max(m, math.floor((m - 0.5) / case.fraction) - 2)
     while case.bound_set(n) < m:
         n += 1
     return n

@@ -43,5 +43,5 @@ def split_kl(
         check(part, kl, n, delta, least_n=8)
     c = upward((kl + math.log(2 * len(steps) * math.sqrt(n) / delta)) / n)
     total = math.fsum(step * kl_inverse(part, c) for step, part in zip(steps, parts, strict=True))
-    slack = 2.0**-46 * (abs(levels[0]) + abs(levels[-1]) + total)
+    slack = 2.0**-46 * (abs(levels[0]) + total)
     return min(levels[-1], levels[0] + total + slack)

@@ -65,7 +65,8 @@ def c_bound(risk: float, disagreement: float, kl: float, n: int, delta: float) -
     d = kl_inverse_below(disagreement, upward((2 * kl + logs) / n))
     if r >= 0.5:
         return 1.0
-    return min(1.0, max(0.0, upward(1 - (1 - 2 * r) ** 2 / (1 - 2 * d) + 1e-15)))
+    gain = 4 * r * (1 - r) - 2 * d + 2.0**-49 * (4 * r + 2 * d)  # (1 − 2d) − (1 − 2r)², rounded up
+    return min(1.0, max(0.0, upward(gain / (1 - 2 * d))))
 
 
 def disintegrated(
