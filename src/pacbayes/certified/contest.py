@@ -17,6 +17,7 @@ from pacbayes.certified.assumptions import SplitAssumptions
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.splitting import Split
+from pacbayes.data.foreign import give
 from pacbayes.data.pipelines import refuse_fitted_state
 
 __all__ = ["Chosen", "Contest", "fit_candidates"]
@@ -64,6 +65,7 @@ class Chosen:
 
     Attributes:
         predicted: what every candidate answers on the bound set, by name.
+        labels: what the chosen classifier answers there.
         shares, claims: how δ was shared among candidates and their claims.
         answers: which examples of the bound set are answered, if some may not be.
     """
@@ -74,6 +76,7 @@ class Chosen:
     certificate: HeldOutCertificate
     certificates: dict[str, HeldOutCertificate]
     predicted: dict[str, Array]
+    labels: Array
     shares: dict[str, float]
     claims: tuple[str, ...]
     weights: dict[str, float] = field(default_factory=dict)
@@ -85,7 +88,7 @@ class Chosen:
 
 
 def fit_candidates(contest: Contest, candidates: Mapping[str, Any]) -> dict[str, Any]:
-    """Fit clones of the candidates to the examples outside the bound set."""
+    """Fit clones of the candidates, each to a copy of the examples outside the bound set."""
     X, y, _ = contest.part(contest.split.own)
     for name, candidate in candidates.items():
         refuse_fitted_state(candidate, name)
@@ -99,4 +102,4 @@ def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
     with warnings.catch_warnings():
         for category in quiet:
             warnings.simplefilter("ignore", category)
-        return model.fit(X, y)
+        return give(model.fit, X, y)
