@@ -26,16 +26,24 @@ def references(value: Any) -> Iterator[Any]:
     elif isinstance(value, staticmethod | classmethod | property):
         yield value.fget if isinstance(value, property) else value.__func__
     elif callable(value) and not isinstance(value, type):
-        yield getattr(value, "__self__", None)  # of a method that is written in C
+        yield _own(value, "__self__")  # of a method that is written in C
 
 
 def attributes_of(value: Any) -> Iterator[Any]:
     """Yield the values of an object's own attributes."""
-    yield from list(getattr(value, "__dict__", {}).values())
+    yield from list((_own(value, "__dict__") or {}).values())
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            yield getattr(value, name, None)
+            yield _own(value, name)
+
+
+def _own(value: Any, name: str) -> Any:
+    """Return an attribute without running code of the object's class."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return None
 
 
 def _of_function(function: FunctionType) -> Iterator[Any]:
