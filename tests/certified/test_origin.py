@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pacbayes import CertifiedClassifier
-from pacbayes.certified.origin import check_batches
+from pacbayes.certified.asking import check_batches
 from pacbayes.data.sample import NoSampleError
 
 pytestmark = pytest.mark.filterwarnings("ignore:no certificate")

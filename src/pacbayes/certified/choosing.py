@@ -93,7 +93,6 @@ def _best(contest: Contest, fitted: dict[str, Any]) -> Chosen:
         certificate=issued[best],
         certificates=issued,
         predicted=predicted,
-        labels=predicted[best],
         shares=spent,
         claims=tuple(claims),
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -19,6 +17,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, va
 
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.remarks import CertificateWarning
+from pacbayes.certified.asking import check_answers
 from pacbayes.certified.candidates import answer, mean_weights, named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, choose
@@ -27,8 +26,7 @@ from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.delegation import delegated, take_input_tags
 from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
-from pacbayes.certified.modules import Modules
-from pacbayes.certified.origin import check_again, check_batches, check_origin
+from pacbayes.certified.origin import check_origin
 from pacbayes.certified.splitting import Fraction, split_off
 from pacbayes.data.foreign import apart
 from pacbayes.data.labels import classes_of
@@ -251,7 +249,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             check_origin(self)
             declared = {"repeats": self.repeats, "deduplicated": self.deduplicate}
             check_examples(contest.X, contest.y, contest.groups, contest.split, **declared)
-            self._ask_again(chosen, _safe_indexing(contest.X, contest.split.bound))
+            there = _safe_indexing(contest.X, contest.split.bound)
+            check_answers(self, there, chosen.predicted, chosen.answers)
         except NoSampleError as error:
             self.certificate_, self.certificates_ = None, {}
             for name in ("class_certificates_", "answered_certificate_", "unanswered_certificate_"):
@@ -262,24 +261,3 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         assert self.certificate_ is not None
         for remark in self.certificate_.remarks:
             warnings.warn(remark, CertificateWarning, stacklevel=3)
-
-    def _ask_again(self, chosen: Chosen, there: Any) -> None:
-        """Raise NoSampleError unless what predicts gives the answers that were certified.
-
-        Args:
-            there: features of the bound set.
-        """
-        modules = Modules(chosen.fitted)
-        for name, labels in chosen.predicted.items():
-            if name != chosen.name:
-                asked = partial(answer, chosen.fitted[name])
-                check_again(asked, there, labels, f"candidate {name!r}")
-        who = "the vote" if chosen.name not in chosen.fitted else f"candidate {chosen.name!r}"
-        given = [(self.predict, chosen.labels)]
-        if chosen.answers is not None:
-            given.append((self.answers, chosen.answers))
-        for asked, recorded in given:
-            check_again(asked, there, recorded, who)
-            check_batches(asked, there, recorded, who)
-        modules.refuse_changes(who)
-        modules.refuse_training(who)

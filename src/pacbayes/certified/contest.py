@@ -65,7 +65,6 @@ class Chosen:
 
     Attributes:
         predicted: what every candidate answers on the bound set, by name.
-        labels: what the chosen classifier answers there.
         shares, claims: how δ was shared among candidates and their claims.
         answers: which examples of the bound set are answered, if some may not be.
     """
@@ -76,7 +75,6 @@ class Chosen:
     certificate: HeldOutCertificate
     certificates: dict[str, HeldOutCertificate]
     predicted: dict[str, Array]
-    labels: Array
     shares: dict[str, float]
     claims: tuple[str, ...]
     weights: dict[str, float] = field(default_factory=dict)

@@ -139,7 +139,8 @@ def _differs_mostly(column: Array, share: float = 0.5) -> bool:
 def _finite(table: Array) -> Array:
     """Return whether all numbers of each column are finite."""
     parts = [np.isfinite(table[block]).all(axis=0) for block in blocks_of(table)]
-    return np.all(parts, axis=0)
+    columns: Array = np.all(parts, axis=0)
+    return columns
 
 
 def _is_table(X: Any) -> bool:

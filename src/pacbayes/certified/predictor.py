@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from pacbayes.bounds.ledger import Ledger
+from pacbayes.certified.asking import check_again, check_batches, check_in_place
 from pacbayes.certified.assumptions import predictor_assumptions
 from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
 from pacbayes.certified.copies import check_copies
 from pacbayes.certified.losses import Loss, of_units
 from pacbayes.certified.modules import Modules
-from pacbayes.certified.origin import check_again, check_batches, check_in_place
 from pacbayes.data.foreign import apart, ask
 
 __all__ = ["certify_predictor", "labels_of", "quantity"]

@@ -108,6 +108,11 @@ class WeightedVote(OfMembers):
         """Return the share of the weight that votes for each class, (n, k)."""
         return self.shares([answer(member, X) for member in self.members])
 
+    def of(self, answers: Sequence[Array]) -> Array:
+        """Return the class of each example that has the largest weight among the answers."""
+        labels: Array = self.classes_[self.shares(answers).argmax(axis=1)]
+        return labels
+
     def shares(self, answers: Sequence[Array]) -> Array:
         """Return the share of the weight of the members that gave each class as their answer."""
         votes = [labels[:, None] == self.classes_ for labels in answers]

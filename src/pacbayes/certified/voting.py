@@ -31,7 +31,7 @@ def choose_vote(contest: Contest) -> Chosen:
     best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
                key=lambda vote: vote.bound)  # fmt: skip
     model = WeightedVote(list(fitted.values()), best.weights, contest.classes)
-    labels = contest.classes[model.shares(list(predicted.values())).argmax(axis=1)]
+    labels = model.of(list(predicted.values()))
     there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed)
     issued = {}
     for t in _VOTES:  # both hold for all weights at once
@@ -50,7 +50,6 @@ def choose_vote(contest: Contest) -> Chosen:
         certificate=issued[best.theorem],
         certificates=issued,
         predicted=predicted,
-        labels=labels,
         shares=dict(zip(fitted, prior, strict=True)),
         claims=(OVERALL,),
         weights=dict(zip(fitted, best.weights.tolist(), strict=True)),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["apart", "ask", "give"]
 
 _UNCHANGEABLE = frozenset((str, bytes, bool, int, float, complex, type(None), Decimal))
-_DATED = (np.generic, date, time, timedelta)  # with subclasses, such as those of pandas
+_SCALARS = (np.generic, date, time, timedelta)  # with subclasses, such as those of pandas
 
 
 def ask(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -68,7 +68,10 @@ def _array(value: NDArray[Any]) -> NDArray[Any]:
 def _unchangeable(objects: NDArray[Any]) -> bool:
     """Return whether no object can be changed in place, so that references may be shared."""
     kinds = set(map(type, objects.ravel(order="K").tolist()))
-    return all(kind in _UNCHANGEABLE or issubclass(kind, _DATED) for kind in kinds)
+    return all(
+        kind in _UNCHANGEABLE or issubclass(kind, _SCALARS) or kind.__name__ == "NAType"
+        for kind in kinds
+    )
 
 
 def _pandas(value: Any) -> Any:
@@ -76,10 +79,17 @@ def _pandas(value: Any) -> Any:
     copied = value.copy(deep=True)
     copied.index = value.index.copy(deep=True)
     if value.ndim == 1:
-        changeable = value.dtype == object and not _unchangeable(value.to_numpy())
-        return copied.map(copy.deepcopy) if changeable else copied
+        return _objects(copied)
     copied.columns = value.columns.copy(deep=True)
     for i, dtype in enumerate(value.dtypes):
-        if dtype == object and not _unchangeable(value.iloc[:, i].to_numpy()):
-            copied.isetitem(i, copied.iloc[:, i].map(copy.deepcopy))
+        if isinstance(dtype, np.dtype) and dtype.hasobject:
+            copied.isetitem(i, _objects(copied.iloc[:, i]))
     return copied
+
+
+def _objects(series: Any) -> Any:
+    """Return a series with copies of its objects, if any of them can be changed."""
+    dtype, index = series.dtype, series.index
+    if not (isinstance(dtype, np.dtype) and dtype.hasobject) or _unchangeable(series.to_numpy()):
+        return series
+    return type(series)(copy.deepcopy(series.to_numpy()), index, dtype, name=series.name)

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = ["attributes_of", "references"]
 
+
 def references(value: Any) -> Iterator[Any]:
     """Yield what a container, partial, method or function refers to directly."""
     if isinstance(value, functools.partial):
