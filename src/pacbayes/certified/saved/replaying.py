@@ -87,7 +87,7 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
 
 
 def _steady(
-    model: Any, there: Any, predicted: Mapping[str, Array], e: Mapping[str, Array]
+    model: Any, there: Any, predicted: Mapping[str, Array], answers: Array | None
 ) -> Finding:
     """Check that the classifier gives its answers again, in other batches too."""
     try:
