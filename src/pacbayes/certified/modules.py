@@ -17,6 +17,7 @@ from pacbayes.data.sample import NoSampleError
 __all__ = ["Modules"]
 
 _LEVELS, _ITEMS, _OBJECTS = 6, 1000, 20_000  # how deep, and how many of each and of all
+_GRAPHS = ("torch.fx", "torch.export", "torch._export")
 _PLAIN = {str, bytes, bool, int, float, complex, type(None), np.ndarray}
 _LIBRARIES = {"numpy", "scipy", "sklearn", "pandas", "polars", "pyarrow", "torch", "pacbayes"}
 
@@ -35,14 +36,11 @@ class Modules:
 
     def refuse_training(self, who: str = "the predictor") -> None:
         """Raise NoSampleError if a module is in training mode."""
-        if (torch := sys.modules.get("torch")) is None:
-            return
-        for part in self.parts.values():  # a traced graph has no modes, though it has the flag
-            if getattr(part, "training", False) and not isinstance(part, torch.fx.GraphModule):
-                raise NoSampleError(
-                    f"{who} uses a {type(part).__name__} in training mode, whose answers depend on "
-                    "the batch, on chance or on earlier calls; call model.eval() first"
-                )
+        if training := [p for p in self.parts.values() if _in_training(p)]:
+            raise NoSampleError(
+                f"{who} uses a {type(training[0]).__name__} in training mode, whose answers depend "
+                "on the batch, on chance or on earlier calls; call model.eval() first"
+            )
 
     def refuse_changes(self, who: str = "the predictor") -> None:
         """Raise NoSampleError if a parameter or buffer is not what it was."""
@@ -57,6 +55,15 @@ class Modules:
 
     def _state(self) -> dict[int, bytes]:
         return {i: _digest(part) for i, part in self.parts.items()}
+
+
+def _in_training(part: Any) -> bool:
+    """Tell whether a module is in training mode; graphs and their containers have no modes."""
+    import torch
+
+    kind = type(part)
+    graph = kind is torch.nn.Module or kind.__module__.startswith(_GRAPHS)
+    return bool(getattr(part, "training", False)) and not graph
 
 
 def _digest(part: Any) -> bytes:

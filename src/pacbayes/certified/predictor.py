@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from pacbayes.bounds.ledger import Ledger
-from pacbayes.certified.asking import check_again, check_batches, check_in_place
+from pacbayes.certified.asking import check_batches, check_in_place
 from pacbayes.certified.assumptions import predictor_assumptions
 from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
 from pacbayes.certified.copies import check_copies
@@ -107,9 +107,8 @@ def _answers(
     predicted = labels_of(asked(x), len(y))
     modules.refuse_changes()
     check_copies(x, y, groups, repeats=repeats)
-    check_again(asked, x, predicted)
-    check_in_place(predict, x, predicted)
     check_batches(asked, x, predicted)
+    check_in_place(predict, x, len(y))
     modules.refuse_changes()
     modules.refuse_training()
     return predicted
