@@ -393,7 +393,7 @@ PLACES = {
     "closure": (lambda net: lambda x: net(x).argmax(1))(NET),
     "deeper closure": (lambda net: lambda x: (lambda: net(x))().argmax(1))(NET),
     "global": by_global,
-    "global of an inner function": lambda x: [by_global(x) for _ in range(1)][0],
+    "global of an inner function": lambda x: next(by_global(x) for _ in range(1)),
     "default": with_default,
     "keyword": with_keyword,
     "partial": functools.partial(applied, NET),
