@@ -91,7 +91,6 @@ OBJECTS = {"module", "model", "body", "predict", "getattr"}  # that are called, 
 OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code, or only on copies
     "bench/": "measures speed and certifies nothing",
     "baselines/": "its modules are the library's own, and nothing certifies them",
-    "cli/__init__.py: predict": "a command",
     "cli/predict.py: runs.predict": "predicts with a run of ours",
     "certified/asking.py: model.predict": "of a CertifiedClassifier, which gives copies",
     "certified/candidates.py: self.predict_proba": "of a mean or vote, whose members get copies",
