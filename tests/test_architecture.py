@@ -99,6 +99,7 @@ OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code
     "certified/saved/predicting.py: model.predict": "of a CertifiedClassifier",
     "certified/training.py: classifier": "a CertifiedClassifier",
     "data/text_file.py: fit": "a variable",
+    "export/comparison.py: predict": "of a run of ours, whose networks give copies",
     "export/graphs.py: torch.export.load": "called by `ask` in export/files.py",
     "export/modules.py": "runs inside an exported graph",
     "export/predictors.py": "runs inside an exported graph",
