@@ -333,7 +333,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/expectations.py", "2 * self.size * math.exp(", "0.001 * math.exp(-", EXPECTATIONS),
     ("networks/expectations.py", "_REACH = 7.0", "_REACH = 3.0", EXPECTATIONS),
     ("networks/expectations.py", "self._known().squared", "Strip(40.0, 1.0)", EXPECTATIONS),
-    ("certificates/outputs.py", "ask(activation.square, mean, deviation)", "first.square()", OUTPUTS),
+    (
+        "certificates/outputs.py",
+        "ask(activation.square, mean, deviation)",
+        "first.square()",
+        OUTPUTS,
+    ),
     ("certificates/outputs.py", "    exact.seal_prior()\n", "", LYING),
     ("certificates/outputs.py", "kl_chernoff(upper, ", "kl_chernoff(upper, 2 * ", OUTPUTS),
     ("networks/risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),

@@ -90,7 +90,7 @@ METHODS |= {"expectation", "cross_val_predict", "functional_call"}
 OBJECTS = {"module", "model", "body", "predict", "getattr"}  # that are called, or whose result is
 OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code, or only on copies
     "bench/": "measures speed and certifies nothing",
-    "baselines/": "its modules are the library's own, and nothing certifies them",
+    "paper/baselines.py: self.model": "the library's own modules, which nothing certifies",
     "cli/predict.py: runs.predict": "predicts with a run of ours",
     "certified/asking.py: model.predict": "of a CertifiedClassifier, which gives copies",
     "certified/candidates.py: self.predict_proba": "of a mean or vote, whose members get copies",
