@@ -39,6 +39,7 @@ MODULES = "tests/runs/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
+FOREIGN = "tests/attacks/test_foreign_code.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -333,7 +334,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/expectations.py", "2 * self.size * math.exp(", "0.001 * math.exp(-", EXPECTATIONS),
     ("networks/expectations.py", "_REACH = 7.0", "_REACH = 3.0", EXPECTATIONS),
     ("networks/expectations.py", "self._known().squared", "Strip(40.0, 1.0)", EXPECTATIONS),
-    ("certificates/outputs.py", "activation.square(mean, deviation)", "first.square()", OUTPUTS),
+    (
+        "certificates/outputs.py",
+        "ask(activation.square, mean, deviation)",
+        "first.square()",
+        OUTPUTS,
+    ),
     ("certificates/outputs.py", "    exact.seal_prior()\n", "", LYING),
     ("certificates/outputs.py", "kl_chernoff(upper, ", "kl_chernoff(upper, 2 * ", OUTPUTS),
     ("networks/risk.py", "self.samples * (self.samples // 2)", "1", CERTIFICATE),
@@ -894,4 +900,110 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("enclosures.py", "max(width, -nats / log_radius)", "nats", INVERSES),
     ("enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", INVERSES),
     ("enclosures.py", "left_out if used < count // 2 else", "", INVERSES),
+    ("data/foreign.py", "apart(give(", "(give(", "tests/data/test_foreign.py"),
+    ("data/foreign.py", "*map(apart, args)", "*args", "tests/data/test_foreign.py"),
+    ("data/foreign.py", "{name: apart(value)", "{name: value", "tests/data/test_foreign.py"),
+    ("data/foreign.py", 'value.copy(order="K")', "value.copy()", "tests/data/test_foreign.py"),
+    ("data/foreign.py", "return value.clone()", "return value", "tests/data/test_foreign.py"),
+    (
+        "data/foreign.py",
+        " and not _unchangeable(value)",
+        " and False",
+        "tests/data/test_foreign.py",
+    ),
+    ("data/foreign.py", "copied.isetitem(", "len((", "tests/data/test_foreign.py"),
+    ("certified/contest.py", "give(model.fit, X, y)", "model.fit(X, y)", FOREIGN),
+    ("certified/candidates.py", "else ask(asked, X)", "else asked(X)", FOREIGN),
+    (
+        "certified/predictor.py",
+        "np.asarray(ask(predict, some))",
+        "np.asarray(predict(some))",
+        FOREIGN,
+    ),
+    ("certified/predictor.py", "    check_in_place(predict, x, len(y))\n", "", FOREIGN),
+    ("certified/predictor.py", "y = apart(column_or_1d(y))", "y = column_or_1d(y)", FOREIGN),
+    ("certified/predictor.py", "    modules.refuse_changes()\n    check", "    check", FOREIGN),
+    (
+        "certified/asking.py",
+        "    check_again(asked, X, recorded, who)\n    for",
+        "    for",
+        FOREIGN,
+    ),
+    ("certified/asking.py", "    check_halves(asked, X, recorded, who)\n", "", FOREIGN),
+    (
+        "certified/asking.py",
+        "default_rng(0).permutation(len(recorded))",
+        "arange(len(recorded))",
+        FOREIGN,
+    ),
+    ("certified/asking.py", "is not model.estimator_:", "is None:", FOREIGN),
+    ("certified/asking.py", "    if answers is not None:\n", "    if False:\n", FOREIGN),
+    ("certified/asking.py", "    modules.refuse_changes(who)\n", "", FOREIGN),
+    (
+        "certified/classifier.py",
+        "check_answers(self, there, chosen.predicted, chosen.answers)",
+        "pass",
+        FOREIGN,
+    ),
+    (
+        "certified/modules.py",
+        "_LEVELS, _ITEMS, _OBJECTS = 6,",
+        "_LEVELS, _ITEMS, _OBJECTS = 2,",
+        FOREIGN,
+    ),
+    ("certified/modules.py", "yield from attributes_of(value)", "pass", FOREIGN),
+    ("certified/modules.py", "yield from type(value).__mro__", "pass", FOREIGN),
+    ("certified/modules.py", "*part.named_buffers(recurse=False)", "", FOREIGN),
+    ("data/references.py", "yield from (function.__kwdefaults__ or {}).values()", "pass", FOREIGN),
+    ("data/references.py", "yield from _globals_named(inner)", "pass", FOREIGN),
+    (
+        "certified/copies.py",
+        "plain[np.isnan(plain)] = np.nan",
+        "pass",
+        "tests/certified/test_copies.py",
+    ),
+    (
+        "certified/copies.py",
+        "_SOME, _LIKELY = 1000, 0.4",
+        "_SOME, _LIKELY = 1000, 0.6",
+        "tests/certified/test_copies.py",
+    ),
+    (
+        "certified/copies.py",
+        "found |= ~np.isnan(X[:, j])",
+        "pass",
+        "tests/certified/test_copies.py",
+    ),
+    (
+        "certified/saved/replaying.py",
+        "check_answers(model, there, predicted, answers)",
+        "pass",
+        "tests/certified/saved/test_folder.py -k differently_again",
+    ),
+    (
+        "data/preprocessing.py",
+        "give(transformer.transform, x)",
+        "transformer.transform(x)",
+        FOREIGN,
+    ),
+    ("sklearn/certifying.py", "not torch.equal(transformed(step, table), x)", "False", FOREIGN),
+    (
+        "sklearn/certifying.py",
+        "        if wrong > round(",
+        "        if False and wrong > round(",
+        FOREIGN,
+    ),
+    (
+        "networks/evaluated.py",
+        "apart(dict(weights))",
+        "weights",
+        FOREIGN,
+    ),
+    (
+        "networks/bodies.py",
+        "check_activations(ask(self.module, x), len(x))",
+        "check_activations(self.module(x), len(x))",
+        FOREIGN,
+    ),
+    ("networks/frozen.py", "a = ask(body, x)", "a = body(x)", FOREIGN),
 ]

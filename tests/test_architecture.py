@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
@@ -81,3 +83,74 @@ def test_nothing_unpickles():
         text = path.read_text()
         assert "pickle" not in text.replace("allow_pickle=False", "")
         assert "torch.load" not in text
+
+
+METHODS = {"fit", "predict", "predict_proba", "decision_function", "transform", "fit_transform"}
+METHODS |= {"expectation", "cross_val_predict", "functional_call"}
+OBJECTS = {"module", "model", "body", "predict", "getattr"}  # that are called, or whose result is
+OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code, or only on copies
+    "bench/": "measures speed and certifies nothing",
+    "paper/baselines.py: self.model": "the library's own modules, which nothing certifies",
+    "cli/predict.py: runs.predict": "predicts with a run of ours",
+    "certified/asking.py: model.predict": "of a CertifiedClassifier, which gives copies",
+    "certified/candidates.py: self.predict_proba": "of a mean or vote, whose members get copies",
+    "certified/classifier.py: self.predict_proba": "of a CertifiedClassifier",
+    "certified/encoder.py: self.one_hot_": "scikit-learn's encoder, of a table made for it",
+    "certified/saved/predicting.py: model.predict": "of a CertifiedClassifier",
+    "certified/training.py: classifier": "a CertifiedClassifier",
+    "data/text_file.py: fit": "a variable",
+    "export/comparison.py: predict": "of a run of ours, whose networks give copies",
+    "export/graphs.py: torch.export.load": "called by `ask` in export/files.py",
+    "export/modules.py": "runs inside an exported graph",
+    "export/predictors.py": "runs inside an exported graph",
+    "networks/bodies.py: functional_call": "a partial, which `ask` calls",
+    "redraw.py: body": "for `verify`, which gives it blocks of a file",
+    "sklearn/certifying.py: model.predict": "of a PACBayesClassifier, which gives copies",
+    "verify.py: body": "the body of a run of ours, which gives copies",
+}
+
+
+def past_the_door(path):
+    """Yield mentions of foreign methods, and calls of foreign objects, outside `ask` and `give`."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    asked = [node for node in nodes if isinstance(node, ast.Call) and name(node) in ("ask", "give")]
+    through = {id(inner) for call in asked for given in call.args for inner in ast.walk(given)}
+    for node in nodes:
+        called = node.func if isinstance(node, ast.Call) else None
+        strange = isinstance(node, ast.Attribute) and node.attr in METHODS
+        strange |= isinstance(node, ast.Name) and node.id in METHODS - {"predict", "expectation"}
+        strange |= called is not None and name(called) in OBJECTS - {"getattr"}
+        strange |= isinstance(called, ast.Call) and name(called) in OBJECTS
+        if strange and id(node) not in through:
+            yield f"{path.relative_to(SOURCE)}: {ast.unparse(called or node)}"
+
+
+def name(node):
+    """Return the last name of what is called or mentioned."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return getattr(node, "attr", getattr(node, "id", None))
+
+
+def test_foreign_code_is_called_through_one_door():
+    found = {one for path in SOURCE.rglob("*.py") for one in past_the_door(path)}
+    assert not {one for one in found if not one.startswith(tuple(OURS))}
+    assert not {ours for ours in OURS if not any(one.startswith(ours) for one in found)}, "idle"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model.fit(X, y)",
+        "labels = asked(model.predict)",
+        "getattr(model, 'predict')(X)",
+        "self.module(x)",
+        "functional_call(module, weights, (x,))",
+        "cross_val_predict(model, X, y)",
+    ],
+)
+def test_a_call_that_goes_round_the_door_is_found(line, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path)
+    (tmp_path / "room.py").write_text(line)
+    assert len(list(past_the_door(tmp_path / "room.py"))) >= 1
+    (tmp_path / "room.py").write_text("p = ask(model.predict, X)\nask(module, x)\ngive(m.fit, X)")
+    assert not list(past_the_door(tmp_path / "room.py"))

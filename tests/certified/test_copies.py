@@ -1,11 +1,15 @@
 """Copies of examples are found in any kind of table, exact ones and near ones."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+import torch
 from scipy.sparse import csr_array
 
-from pacbayes.certified.copies import check_copies, check_near_copies, first_of_each
+from pacbayes.certified.copies import _varied, check_copies, check_near_copies, first_of_each
 from pacbayes.certified.splitting import Split
 from pacbayes.data.sample import FittedError, NoSampleError
 
@@ -19,6 +23,11 @@ TABLES = {
     "frame": MIXED,
     "objects": MIXED.to_numpy(object),
     "sparse": csr_array(NUMBERS),
+    "polars": pl.from_pandas(MIXED),
+    "images": RNG.random((200, 1, 3, 3)),
+    "tensor": torch.tensor(NUMBERS),
+    "bfloat16": torch.tensor(RNG.random((200, 30))).bfloat16(),
+    "columns first": np.asfortranarray(NUMBERS),
     "texts": [f"text {i}" for i in range(200)],
     "holes": np.where(RNG.random((200, 2)) < 0.02, np.nan, NUMBERS),
     "categories": pd.DataFrame({i: RNG.choice(list("abcdefghij"), 200) for i in range(4)}),
@@ -134,3 +143,39 @@ def test_near_copies_are_found_in_tables_with_holes():
 )
 def test_numbers_written_differently_are_the_same(table):
     np.testing.assert_array_equal(first_of_each(table, np.zeros(2)), [0])
+
+
+def test_missing_numbers_are_the_same_in_all_their_forms():
+    forms = np.array([0x7FF8000000000000, 0xFFF8000000000001], np.uint64).view(np.float64)
+    table = np.stack([forms, [1.0, 1.0]], axis=1)
+    assert np.isnan(table[:, 0]).all()
+    np.testing.assert_array_equal(first_of_each(table, np.zeros(2)), [0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8, bool])
+def test_columns_that_differ_in_most_rows_are_those_counted_one_by_one(dtype):
+    rng = np.random.default_rng(3)
+    n = 3000
+    levels = [2, 300, 1400, 1700, 2000, 4000, 10**6]
+    table = np.stack([rng.integers(0, k, n) for k in levels], axis=1).astype(dtype)
+    counted = [j for j, c in enumerate(table.T) if len(np.unique(c)) > n / 2]
+    assert _varied(table) == counted
+    if dtype is np.float64:
+        assert 0 < len(counted) < len(levels)
+        table[: n // 4] = np.nan
+        counted = [j for j, c in enumerate(table.T) if len(np.unique(c[n // 4 :])) > n / 2]
+        assert _varied(table) == counted
+
+
+@pytest.mark.parametrize("levels", [256, None])
+def test_the_search_holds_a_large_table_at_most_once_more(levels):
+    rng = np.random.default_rng(0)
+    x = rng.random((40_000, 200), dtype=np.float32)
+    x = x if levels is None else np.floor(x * levels) / np.float32(levels)
+    split = Split(np.arange(30_000), np.arange(30_000, 40_000), 0)
+    tracemalloc.start()
+    check_copies(x, np.zeros(len(x)), repeats=False)
+    check_near_copies(x, split, repeats=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * x.nbytes

@@ -22,6 +22,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import beside, for_seed, own_code
 from pacbayes.data.checks import all_finite
+from pacbayes.data.foreign import ask
 from pacbayes.data.sample import check_sample
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
@@ -71,10 +72,10 @@ def expected_losses(
             "erf; got one without a range"
         )
     low, high = activation.range
-    first = activation.expectation(mean, deviation)
+    first = ask(activation.expectation, mean, deviation)
     u, square = (first - low) / (high - low), first  # a linear loss has no use for the square
     if loss == "squared":
-        second = activation.square(mean, deviation)
+        second = ask(activation.square, mean, deviation)
         square = (second - 2 * low * first + low * low) / (high - low) ** 2
     return LOSSES[loss].expected(u, square, (y - low) / (high - low)).mean(-1)
 

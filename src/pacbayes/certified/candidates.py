@@ -22,11 +22,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pacbayes.certified.encoder import TableEncoder
+from pacbayes.data.foreign import ask
 from pacbayes.defaults import linear_weight
 
 __all__ = [
     "MEAN",
     "MeanOfProbabilities",
+    "OfMembers",
+    "answer",
     "default_candidates",
     "mean_of",
     "mean_weights",
@@ -139,20 +142,41 @@ def mean_of(
     return MeanOfProbabilities(list(fitted.values()), classes, parts)
 
 
-class MeanOfProbabilities:
-    """The classifier that answers by a weighted mean of its members' `predict_proba`.
+class OfMembers:
+    """A classifier that answers by the probabilities that it makes from its members' answers.
+
+    It changes nothing that it is given, and asks each member on a copy.
 
     Args:
         members: fitted classifiers.
         classes: all labels, sorted.
+    """
+
+    def __init__(self, members: Sequence[Any], classes: Array) -> None:
+        self.members = tuple(members)
+        self.classes_ = classes
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return a probability for each class, (n, k)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class of each example."""
+        labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+
+class MeanOfProbabilities(OfMembers):
+    """The classifier that answers by a weighted mean of its members' `predict_proba`.
+
+    Args:
         weights: one for each member, fixed before the bound set is seen; equal by default.
     """
 
     def __init__(
         self, members: Sequence[Any], classes: Array, weights: Sequence[float] | None = None
     ) -> None:
-        self.members = tuple(members)
-        self.classes_ = classes
+        super().__init__(members, classes)
         self.weights = None if weights is None else tuple(weights)
 
     def predict_proba(self, X: Any) -> Array:
@@ -161,15 +185,17 @@ class MeanOfProbabilities:
         mean: Array = np.average(each, axis=0, weights=self.weights)
         return mean
 
-    def predict(self, X: Any) -> Array:
-        """Return the most probable class of each example."""
-        labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return labels
-
 
 def probabilities(model: Any, X: Any, classes: Array) -> Array:
     """Return `predict_proba` with a column for each class, (n, k); zeros for those never seen."""
-    p = model.predict_proba(X)
+    p = answer(model, X, "predict_proba")
     full = np.zeros((len(p), len(classes)))
     full[:, np.searchsorted(classes, model.classes_)] = p
     return full
+
+
+def answer(model: Any, X: Any, method: str = "predict") -> Array:
+    """Return a classifier's answers, for which it gets a copy of the examples to itself."""
+    asked = getattr(model, method)
+    found = asked(X) if isinstance(model, OfMembers) else ask(asked, X)
+    return np.asarray(found)

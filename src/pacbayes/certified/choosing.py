@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predi
 
 from pacbayes.certificates.remarks import above_constant
 from pacbayes.certified.abstention import threshold_for
-from pacbayes.certified.candidates import MEAN, mean_of, probabilities, shares
+from pacbayes.certified.candidates import MEAN, answer, mean_of, probabilities, shares
 from pacbayes.certified.claims import (
     ANSWERED,
     OVERALL,
@@ -27,6 +28,7 @@ from pacbayes.certified.contest import Chosen, Contest, fit_candidates
 from pacbayes.certified.losses import of_units
 from pacbayes.certified.predictor import labels_of
 from pacbayes.certified.voting import choose_vote
+from pacbayes.data.foreign import ask
 
 __all__ = ["Choice", "choose"]
 
@@ -80,12 +82,19 @@ def _best(contest: Contest, fitted: dict[str, Any]) -> Chosen:
     ledger = share_out(contest.settings["delta"], names, parts, claims)
     several = len(claims) > 1
     there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed, several)
-    predicted = {name: labels_of(model.predict, X, len(y)) for name, model in fitted.items()}
+    predicted = {name: labels_of(answer(model, X), len(y)) for name, model in fitted.items()}
     issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
     best = min(names, key=lambda name: issued[name].bound)
     spent = dict(zip(names, parts, strict=True))
     chosen = Chosen(
-        best, fitted[best], fitted, issued[best], issued, predicted, spent, tuple(claims)
+        name=best,
+        estimator=fitted[best],
+        fitted=fitted,
+        certificate=issued[best],
+        certificates=issued,
+        predicted=predicted,
+        shares=spent,
+        claims=tuple(claims),
     )
     if contest.settings["per_class"]:
         classes = {c: there.on_class(best, predicted[best], c) for c in contest.classes}
@@ -136,7 +145,10 @@ def _cross_validated(contest: Contest, name: str, method: str) -> Array:
     with warnings.catch_warnings():
         for category in contest.quiet:
             warnings.simplefilter("ignore", category)
-        predictions: Array = cross_val_predict(
-            model, X, y, groups=groups, cv=folds, method=method, n_jobs=jobs
+        predictions: Array = ask(
+            partial(cross_val_predict, model, cv=folds, method=method, n_jobs=jobs),
+            X,
+            y,
+            groups=groups,
         )
     return predictions

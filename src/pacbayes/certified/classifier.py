@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -18,7 +17,8 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, va
 
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.remarks import CertificateWarning
-from pacbayes.certified.candidates import mean_weights, named, probabilities
+from pacbayes.certified.asking import check_answers
+from pacbayes.certified.candidates import answer, mean_weights, named, probabilities
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, choose
 from pacbayes.certified.contest import Chosen, Contest
@@ -26,8 +26,9 @@ from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.delegation import delegated, take_input_tags
 from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
-from pacbayes.certified.origin import check_batches, check_origin
+from pacbayes.certified.origin import check_origin
 from pacbayes.certified.splitting import Fraction, split_off
+from pacbayes.data.foreign import apart
 from pacbayes.data.labels import classes_of
 from pacbayes.data.sample import NoSampleError
 from pacbayes.sklearn.parameters import forget
@@ -145,7 +146,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         _, y = validate_data(self, X, y, skip_check_array=True)
         if getattr(self, "n_features_in_", 1) == 0:
             raise ValueError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-        X, y, groups = indexable(X, _check_y(y), groups)
+        X, y, groups = indexable(X, apart(_check_y(y)), groups)
         if not len(y):
             raise ValueError("need examples to fit, got none")
         self.classes_, _ = classes_of(y)
@@ -153,7 +154,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         if len(self.classes_) < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         defaults = self.estimator is None and self.candidates is None
-        members = None if groups is None else column_or_1d(groups)
+        members = None if groups is None else apart(column_or_1d(groups))
         kept = first_of_each(X, y) if self.deduplicate else None
         seed = int(check_random_state(self.random_state).randint(2**31))
         contest = Contest(
@@ -168,14 +169,14 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             settings=self.get_params(deep=False),
             quiet=(CertificateWarning, *((ConvergenceWarning,) if defaults else ())),
         )
-        self._keep(choose(contest), contest)
-        self._withhold_or_warn(contest)
+        chosen = choose(contest)
+        self._keep(chosen, contest)
+        self._withhold_or_warn(chosen, contest)
         return self
 
     def predict(self, X: Any) -> Array:
         """Predict labels with the certified classifier."""
-        labels: Array = np.asarray(self._checked(X).predict(X))
-        return labels
+        return answer(self._checked(X), X)
 
     @delegated("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
@@ -185,8 +186,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     @delegated("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Array:
         """Return the chosen classifier's scores."""
-        scores: Array = np.asarray(self._checked(X).decision_function(X))
-        return scores
+        return answer(self._checked(X), X, "decision_function")
 
     def answers(self, X: Any) -> Array:
         """Return whether each example is answered: its confidence reaches `threshold_`."""
@@ -240,14 +240,17 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             for name, certificate in self.certificates_.items():
                 print(f"{name}: {certificate}", file=sys.stderr)
 
-    def _withhold_or_warn(self, contest: Contest) -> None:
-        """Withdraw all certificates if examples are visibly no sample; warn about useless ones."""
+    def _withhold_or_warn(self, chosen: Chosen, contest: Contest) -> None:
+        """Withdraw all certificates if examples are visibly no sample, or answers are not steady.
+
+        Warn about useless certificates.
+        """
         try:
             check_origin(self)
             declared = {"repeats": self.repeats, "deduplicated": self.deduplicate}
             check_examples(contest.X, contest.y, contest.groups, contest.split, **declared)
             there = _safe_indexing(contest.X, contest.split.bound)
-            check_batches(self.estimator_.predict, there, self.predict(there))
+            check_answers(self, there, chosen.predicted, chosen.answers)
         except NoSampleError as error:
             self.certificate_, self.certificates_ = None, {}
             for name in ("class_certificates_", "answered_certificate_", "unanswered_certificate_"):

@@ -17,6 +17,7 @@ from pacbayes.certified.assumptions import SplitAssumptions
 from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.splitting import Split
+from pacbayes.data.foreign import give
 from pacbayes.data.pipelines import refuse_fitted_state
 
 __all__ = ["Chosen", "Contest", "fit_candidates"]
@@ -85,7 +86,7 @@ class Chosen:
 
 
 def fit_candidates(contest: Contest, candidates: Mapping[str, Any]) -> dict[str, Any]:
-    """Fit clones of the candidates to the examples outside the bound set."""
+    """Fit clones of the candidates, each to a copy of the examples outside the bound set."""
     X, y, _ = contest.part(contest.split.own)
     for name, candidate in candidates.items():
         refuse_fitted_state(candidate, name)
@@ -99,4 +100,4 @@ def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
     with warnings.catch_warnings():
         for category in quiet:
             warnings.simplefilter("ignore", category)
-        return model.fit(X, y)
+        return give(model.fit, X, y)

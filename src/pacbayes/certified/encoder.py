@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["TableEncoder", "columns_of", "is_missing", "is_numeric", "numbers_of"]
+__all__ = ["TableEncoder", "columns_of", "is_framed", "is_missing", "is_numeric", "numbers_of"]
 
 Array = NDArray[Any]
 _MISSING = "missing"
@@ -74,6 +74,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if words:
             parts.append(self.one_hot_.transform(np.stack(words, axis=1)))
         return np.concatenate(parts, axis=1)
+
+
+def is_framed(X: Any) -> bool:
+    """Tell whether X is a data frame: pandas, polars, an Arrow table or another that exports it."""
+    return any(hasattr(X, name) for name in ("iloc", "__arrow_c_stream__", "__dataframe__"))
 
 
 def columns_of(X: Any) -> Iterator[Array]:

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from pacbayes.bounds.ledger import Ledger
+from pacbayes.certified.asking import check_batches, check_in_place
 from pacbayes.certified.assumptions import predictor_assumptions
 from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
 from pacbayes.certified.copies import check_copies
 from pacbayes.certified.losses import Loss, of_units
-from pacbayes.certified.origin import check_batches
+from pacbayes.certified.modules import Modules
+from pacbayes.data.foreign import apart, ask
 
 __all__ = ["certify_predictor", "labels_of", "quantity"]
 
@@ -38,7 +40,9 @@ def certify_predictor(
     Certify one predictor: the best of several is not certified by its own certificate.
 
     Args:
-        predict: maps examples like x to one label each; called with all of x, and with single ones.
+        predict: maps examples like x to one label each; called with copies of all of x, of halves
+            in another order, and of single examples, which must all give the same labels. Modules
+            of torch in it must be in evaluation mode.
         x: new examples: an array, data frame, tensor or list.
         y: their labels.
         delta: probability with which the certificate may fail.
@@ -54,16 +58,14 @@ def certify_predictor(
     at most 2.62 % error with probability 0.95, by held-out on 500 examples: a predictor fixed \
 before the bound set was seen
     """
-    y = column_or_1d(y)
+    y = apart(column_or_1d(y))
     if not len(y) or _num_samples(x) != len(y):
         raise ValueError(f"need one label for each example, got {len(y)} for {_num_samples(x)}")
     if costs is not None and classes is None:
         raise ValueError("costs need classes=, the labels of their rows and columns in order")
     loss = Loss(np.asarray(classes if classes is not None else np.unique(y)), costs)
-    predicted = labels_of(predict, x, len(y))
-    members = None if groups is None else column_or_1d(groups)
-    check_copies(x, y, members, repeats=repeats)
-    check_batches(predict, x, predicted)
+    members = None if groups is None else apart(column_or_1d(groups))
+    predicted = _answers(predict, x, y, members, repeats=repeats)
     unit = "examples" if members is None else "groups"
     return certify_losses(
         of_units(loss(predicted, y), members),
@@ -82,11 +84,31 @@ def quantity(noun: str, groups: Array | None) -> str:
     return noun if groups is None else f"mean {noun} within a new group"
 
 
-def labels_of(predict: Callable[[Any], Any], x: Any, n: int) -> Array:
-    """Return a label for each of n examples."""
-    labels = np.asarray(predict(x))
+def labels_of(answers: Any, n: int) -> Array:
+    """Return answers as labels, of which there must be one for each of n examples."""
+    labels = np.asarray(answers)
     if labels.shape != (n,):
         raise ValueError(
             f"predict must return one label for each of {n} examples, got shape {labels.shape}"
         )
     return labels
+
+
+def _answers(
+    predict: Callable[[Any], Any], x: Any, y: Array, groups: Array | None, *, repeats: bool
+) -> Array:
+    """Return the label of each example; refuse a predictor that does not always give the same."""
+
+    def asked(some: Any) -> Array:
+        return np.asarray(ask(predict, some))
+
+    modules = Modules(predict)
+    modules.refuse_training()
+    predicted = labels_of(asked(x), len(y))
+    modules.refuse_changes()
+    check_copies(x, y, groups, repeats=repeats)
+    check_batches(asked, x, predicted)
+    check_in_place(predict, x, len(y))
+    modules.refuse_changes()
+    modules.refuse_training()
+    return predicted

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from scipy.sparse import issparse
 
-from pacbayes.certified.encoder import columns_of, is_missing, is_numeric
+from pacbayes.certified.encoder import columns_of, is_framed, is_missing, is_numeric
 from pacbayes.data.cells import TRUTH
 from pacbayes.data.dataset import DataError
 from pacbayes.data.frame import Column, Frame, Kind
@@ -133,7 +133,7 @@ def features_sha256(X: Any) -> str:
         rows = X.tocsr(copy=True)
         rows.sum_duplicates()
         _feed(hasher, "sparse", [rows.indptr, rows.indices, rows.data])
-    elif hasattr(X, "iloc") and hasattr(X, "columns"):
+    elif is_framed(X) and hasattr(X, "columns"):
         _feed(hasher, repr([str(name) for name in X.columns]), columns_of(X))
     else:
         table = X if isinstance(X, np.ndarray) else np.fromiter(map(repr, X), object, len(X))

@@ -13,6 +13,7 @@ from scipy.special import rel_entr, softmax
 
 from pacbayes import bounds
 from pacbayes.bounds.domain import upward
+from pacbayes.certified.candidates import OfMembers, answer
 
 __all__ = ["Vote", "WeightedVote", "best_vote", "vote_of"]
 
@@ -90,27 +91,30 @@ def _weights(groups: Array | None, count: int) -> tuple[Array, int]:
     return 1 / (len(sizes) * sizes[index]), len(sizes)
 
 
-class WeightedVote:
+class WeightedVote(OfMembers):
     """The classifier that answers by a weighted majority of its members.
 
     The vote errs only if at least half of the weight errs.
 
     Args:
-        members: fitted classifiers.
         weights: one for each member, summing to 1.
-        classes: all labels, sorted.
     """
 
     def __init__(self, members: Sequence[Any], weights: Array, classes: Array) -> None:
-        self.members, self.weights, self.classes_ = tuple(members), weights, classes
+        super().__init__(members, classes)
+        self.weights = weights
 
     def predict_proba(self, X: Any) -> Array:
         """Return the share of the weight that votes for each class, (n, k)."""
-        votes = [np.asarray(member.predict(X))[:, None] == self.classes_ for member in self.members]
+        return self.shares([answer(member, X) for member in self.members])
+
+    def of(self, answers: Sequence[Array]) -> Array:
+        """Return the class of each example that has the largest weight among the answers."""
+        labels: Array = self.classes_[self.shares(answers).argmax(axis=1)]
+        return labels
+
+    def shares(self, answers: Sequence[Array]) -> Array:
+        """Return the share of the weight of the members that gave each class as their answer."""
+        votes = [labels[:, None] == self.classes_ for labels in answers]
         shares: Array = np.einsum("m,mnk->nk", self.weights, np.asarray(votes, np.float64))
         return shares
-
-    def predict(self, X: Any) -> Array:
-        """Return the class with the largest weight of each example."""
-        labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return labels

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pacbayes.certified.candidates import shares
+from pacbayes.certified.candidates import answer, shares
 from pacbayes.certified.claims import OVERALL, BoundSet, share_out
 from pacbayes.certified.contest import Chosen, Contest, fit_candidates
 from pacbayes.certified.predictor import labels_of
@@ -24,19 +24,20 @@ def choose_vote(contest: Contest) -> Chosen:
             raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
     fitted = fit_candidates(contest, contest.candidates)
     X, y, groups = contest.part(contest.split.bound)
-    predicted = {name: labels_of(m.predict, X, len(y)) for name, m in fitted.items()}
+    predicted = {name: labels_of(answer(m, X), len(y)) for name, m in fitted.items()}
     wrong = np.array([labels != y for labels in predicted.values()])
     prior = shares(list(fitted), contest.settings["shares"])
     ledger = share_out(contest.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
     best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
                key=lambda vote: vote.bound)  # fmt: skip
     model = WeightedVote(list(fitted.values()), best.weights, contest.classes)
+    labels = model.of(list(predicted.values()))
     there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed)
     issued = {}
     for t in _VOTES:  # both hold for all weights at once
         vote = vote_of(wrong, groups, prior, ledger[t], t)(best.weights)
         issued[t] = replace(
-            there.overall(t, model.predict(X)),
+            there.overall(t, labels),
             bound=vote.bound,
             theorem=t,
             kl=vote.kl,

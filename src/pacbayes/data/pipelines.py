@@ -16,6 +16,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _is_fitted
 
+from pacbayes.data.references import references
 from pacbayes.data.sample import NoSampleError
 
 __all__ = ["fitted_before", "is_searched", "refuse_fitted_state", "refuse_hidden_callers"]
@@ -121,21 +122,8 @@ def _has_learned(estimator: Any) -> bool:
 def _reachable(value: Any) -> Iterator[Any]:
     """Yield a parameter and what a callable or container in it refers to."""
     yield value
-    if isinstance(value, functools.partial):
-        for part in (value.func, *value.args, *value.keywords.values()):
-            yield from _reachable(part)
-    elif isinstance(value, dict | list | tuple):
-        for part in value.values() if isinstance(value, dict) else value:
+    if isinstance(value, functools.partial | dict | list | tuple):
+        for part in references(value):
             yield from _reachable(part)
     elif callable(value) and not isinstance(value, type | BaseEstimator):
-        yield from _of_callable(value)
-
-
-def _of_callable(function: Any) -> Iterator[Any]:
-    cells = getattr(function, "__closure__", None) or ()
-    names = getattr(getattr(function, "__code__", None), "co_names", ())
-    outside = getattr(function, "__globals__", {})
-    yield getattr(function, "__self__", None)
-    yield from (outside[name] for name in names if name in outside)
-    yield from (cell.cell_contents for cell in cells)
-    yield from getattr(function, "__defaults__", None) or ()
+        yield from references(value)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.fitting import fit_encoding
+from pacbayes.data.foreign import give
 from pacbayes.data.frame import Column, Frame, Kind
 
 __all__ = ["Standardiser", "fitted", "refuse_batch_effects", "transformed"]
@@ -32,7 +33,7 @@ def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
     if transformer is None:
         return None
     if len(own):
-        return transformer.fit(own, labels)
+        return give(transformer.fit, own, labels)
     if transformer.__sklearn_tags__().requires_fit:
         raise ValueError(
             f"{type(transformer).__name__} must be fitted to the prior's part of the examples, "
@@ -49,7 +50,7 @@ def _unfitted(preprocessing: Any, own: Array) -> Any:
 
 def transformed(transformer: Any, x: Array) -> Tensor:
     """Return features for a network, (n, d) in float32."""
-    done: Any = x if transformer is None else transformer.transform(x)
+    done: Any = x if transformer is None else give(transformer.transform, x)
     with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
         dense = done.toarray() if issparse(done) else np.asarray(done)
         features = torch.tensor(dense.astype(np.float32))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from torch import Tensor
 import pacbayes
 from pacbayes.choices import Format, Predictor
 from pacbayes.data.cells import MISSING
+from pacbayes.data.foreign import ask
 from pacbayes.export.comparison import Library
 from pacbayes.export.coverage import covering_certificate
 from pacbayes.export.encoding import refusing, taking_rows
@@ -130,7 +132,8 @@ def _answer(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return score and label of a file for rows that the library answers."""
     try:
-        return form.answer(content, inputs)
+        found: tuple[NDArray[Any], NDArray[Any]] = ask(partial(form.answer, content), inputs)
+        return found
     except Exception as error:  # of whatever runs the file
         reason = str(error).strip().partition("\n")[0]
         raise RuntimeError(

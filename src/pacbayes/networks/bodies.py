@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from pacbayes.data.foreign import ask
 from pacbayes.networks.activations import FUNCTIONS, Rule
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.evaluated import Evaluated, check_activations, private
@@ -81,7 +82,7 @@ class Deterministic(nn.Module):
 
     def draw(self, x: Tensor, T: int) -> Draw:
         """Return the same output T times."""
-        a = check_activations(self.module(x), len(x))
+        a = check_activations(ask(self.module, x), len(x))
         if not torch.is_grad_enabled():
             _check_repeatable(self.module, x, a, "the body is not deterministic; use Sampled")
         return Draw(a.expand(T, *a.shape), a.new_zeros(()))
@@ -110,7 +111,7 @@ class Sampled(nn.Module):
         """Draw T outputs for each example, each with new weights."""
         if torch.is_grad_enabled():
             with redirected():
-                return Draw(torch.stack([self.module(x) for _ in range(T)]), x.new_zeros(()))
+                return Draw(torch.stack([ask(self.module, x) for _ in range(T)]), x.new_zeros(()))
         generator = np.random.default_rng(integer(2**63 - 1))
         return Draw(self.draw_with(x, T, generator), x.new_zeros(()))
 
@@ -123,14 +124,14 @@ class Sampled(nn.Module):
 def _at_drawn_state(module: nn.Module, x: Tensor, generator: np.random.Generator) -> Tensor:
     call = partial(functional_call, module, drawn_state(module, generator))
     with aside():  # a layer may still draw noise, of scale zero
-        a: Tensor = call(x)
+        a: Tensor = ask(call, x)
         _check_repeatable(call, x, a, "use only the randomness of Gaussian weights")
     return a
 
 
 def _check_repeatable(call: Callable[[Tensor], Tensor], x: Tensor, a: Tensor, advice: str) -> None:
     """Refuse a body whose output changes from call to call, or with the rest of the batch."""
-    part = call(x[: (len(x) + 1) // 2])
+    part = ask(call, x[: (len(x) + 1) // 2])
     if not torch.allclose(a[: len(part)], part, rtol=1e-5, atol=1e-8):
         raise ValueError(
             "the body returns different activations when it is called again in a smaller batch "

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from pacbayes.data.foreign import apart, ask
 from pacbayes.networks.draws import Draw
 from pacbayes.networks.gaussian import Gaussian, gaussians
 from pacbayes.networks.local import LocalDraws
@@ -71,8 +72,10 @@ class Evaluated(nn.Module):
             module: a private copy of the module, to call instead.
         """
         called = self.module if module is None else module
-        every = {place: weights[name] for name, places in self.places.items() for place in places}
-        a: Tensor = functional_call(called, every, (x,), tie_weights=False)
+        # With gradients, `LocalDraws` must find the very tensors that were drawn.
+        given = weights if torch.is_grad_enabled() else apart(dict(weights))
+        every = {place: given[name] for name, places in self.places.items() for place in places}
+        a: Tensor = ask(lambda own: functional_call(called, every, (own,), tie_weights=False), x)
         return check_activations(a, len(x))
 
     def checked(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pacbayes.data.foreign import ask
 from pacbayes.data.idx import cache_folder
 from pacbayes.files import DamagedFileError, load_tensors, save_tensors
 from pacbayes.networks.gaussian import Gaussian
@@ -133,7 +134,7 @@ def _pieces(value: object) -> Iterator[bytes]:
 
 
 def _features(body: nn.Module, x: Tensor) -> Tensor:
-    a = body(x)
+    a = ask(body, x)
     if not isinstance(a, Tensor) or a.dim() != 2 or len(a) != len(x):
         shown = tuple(a.shape) if isinstance(a, Tensor) else type(a).__name__
         raise ValueError(

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pacbayes.data.foreign import ask
 from pacbayes.networks.bodies import Body, Sampled
 from pacbayes.networks.draws import Draw, estimate
 from pacbayes.networks.expectations import ACTIVATIONS, OutputActivation
@@ -63,7 +64,7 @@ class OutputNetwork(nn.Module):
             self.seal_prior()
         a = self.body.draw(x, 1 if self.body.freshness == "exact" else T)
         log_prob = a.log_prob.unsqueeze(-1) if a.log_prob.dim() else a.log_prob
-        return Draw(self.activation.expectation(*self.moments(a.value)), log_prob)
+        return Draw(ask(self.activation.expectation, *self.moments(a.value)), log_prob)
 
     def forward(self, x: Tensor, T: int) -> Tensor:
         """F̂_Q(x), the mean over T draws, (B, outputs), with an unbiased gradient."""

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
+from pacbayes.data.foreign import give
 from pacbayes.devices import CPU
 from pacbayes.networks.bodies import Body, Deterministic
 from pacbayes.networks.evaluated import Evaluated
@@ -162,7 +163,7 @@ def _called_last(module: nn.Module, example: Tensor | None) -> str | None:
     linears = [(name, m) for name, m in module.named_modules() if type(m) is nn.Linear]
     for name, linear in linears:
         linear.register_forward_hook(lambda _, __, output, name=name: note(name, output))
-    output = module(example)
+    output = give(module, example)
     names = [name for name, _, _ in calls]
     for name, own, version in calls:
         if own is output and output._version == version and names.count(name) == 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pacbayes.data.foreign import ask
 from pacbayes.data.tasks import task_of
 from pacbayes.devices import CPU
 from pacbayes.networks.architecture import build_network
@@ -160,7 +161,7 @@ class Blueprint:
     @torch.no_grad()
     def _check_scores(self, module: nn.Module, outputs: int, classes: int) -> None:
         """Raise ValueError unless the module gives scores to examples."""
-        found = copy.deepcopy(module).eval()(self._zeros()).shape
+        found = ask(copy.deepcopy(module).eval(), self._zeros()).shape
         if tuple(found) != (2, outputs):
             raise ValueError(
                 f"the module must return scores of shape (B, {outputs}) for {classes} "

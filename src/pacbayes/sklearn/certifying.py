@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from pacbayes.certificates.assumptions import Assumptions
@@ -16,11 +19,13 @@ from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_net
 from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.choices import Predictor
 from pacbayes.data.pipelines import fitted_before, is_searched, refuse_hidden_callers
+from pacbayes.data.preprocessing import transformed
 from pacbayes.data.sample import FittedError, NoSampleError, check_split
 from pacbayes.sklearn.images import own_code
 
-__all__ = ["certificate_or_warning"]
+__all__ = ["certificate_or_warning", "kept_if_steady"]
 
+Array = NDArray[Any]
 _INSIDE = "; pass the transformer as preprocessing=, which fits it to the prior's part alone"
 
 
@@ -51,6 +56,43 @@ def certificate_or_warning(
         return issued
     warnings.warn(remark, CertificateWarning, stacklevel=3)
     return replace(issued, remarks=(remark,))
+
+
+def kept_if_steady(model: Any, X: Any, y: Array, *, table: Array, x: Tensor) -> Certificate | None:
+    """Return a classifier's certificate, or None with a warning if it answers otherwise by now.
+
+    Args:
+        model: fitted, with all that predicts.
+        X, y: all examples as they came, and their labels.
+        table, x: the same as numbers, and the features of a network that were made of them.
+    """
+    issued: Certificate | None = model.certificate_
+    if issued is None:
+        return None
+    try:
+        _ask_again(model, issued, X, y, table, x)
+    except NoSampleError as error:
+        warnings.warn(f"no certificate: {error}", CertificateWarning, stacklevel=3)
+        return None
+    return issued
+
+
+def _ask_again(model: Any, issued: Certificate, X: Any, y: Array, table: Array, x: Tensor) -> None:
+    """Raise NoSampleError if features, or the errors of one kept network, are not as counted."""
+    step = model.preprocessing_
+    if step is not None and not torch.equal(transformed(step, table), x):
+        raise NoSampleError(
+            f"the preprocessing {type(step).__name__} gave other features when asked again about "
+            "the same examples; it must not change after it was fitted"
+        )
+    if issued.kind in (Predictor.FIXED, Predictor.DRAWN):
+        bound = model.bound_set_
+        wrong = int((model.predict(_safe_indexing(X, bound)) != y[bound]).sum())
+        if wrong > round(issued.risk * issued.n):
+            raise NoSampleError(
+                f"predict errs on {wrong} examples of the bound set, but the certificate counts "
+                f"{round(issued.risk * issued.n)}; what predicts must not change"
+            )
 
 
 def _check_origin(model: Any) -> None:

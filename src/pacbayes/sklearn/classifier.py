@@ -27,7 +27,7 @@ from pacbayes.networks.predictors import Decisions, decide
 from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.carrying import carried, restored
-from pacbayes.sklearn.certifying import certificate_or_warning
+from pacbayes.sklearn.certifying import certificate_or_warning, kept_if_steady
 from pacbayes.sklearn.images import blueprint_of, choice_of, flat, shape_of
 from pacbayes.sklearn.learning import learn_prior, train_posterior
 from pacbayes.sklearn.parameters import PredictorName, check_parameters, forget, settings_of
@@ -154,7 +154,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         forget(self)
         check_parameters(self)
         self._shape = shape_of(self, X)
-        X, y = validate_data(self, flat(X), y, dtype=np.float64)
+        given = flat(X)
+        X, y = validate_data(self, given, y, dtype=np.float64)
         self.classes_, index = classes_of(y)
         check_classification_targets(y)
         k, n = len(self.classes_), len(X)
@@ -186,6 +187,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(x[bound], labels[bound])
         if self.predictor_ in _ONE_NETWORK:
             self.temperature_ = likeliest_temperature(self._scores(x), index)
+        self.certificate_ = kept_if_steady(self, given, y, table=X, x=x)
         return self
 
     def _wanted(self, own: int) -> str:

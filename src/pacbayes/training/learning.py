@@ -18,6 +18,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from pacbayes.choices import Augmentation, Precision
 from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
 from pacbayes.data.checks import check_examples
+from pacbayes.data.foreign import ask, give
 from pacbayes.data.tasks import Task, task_of
 from pacbayes.devices import CPU, check_together
 from pacbayes.files import load_tensors, save_tensors
@@ -47,7 +48,9 @@ def augmented(x: Tensor, augment: Augment | None, seed: int, epoch: int, epochs:
     """Return an epoch's examples: augmented, and as they are at the end of a run."""
     if augment is None or epoch / epochs >= 1 - _AS_THEY_ARE:
         return x
-    return augment(x, torch.Generator().manual_seed((seed + epoch) % 2**63))
+    generator = torch.Generator().manual_seed((seed + epoch) % 2**63)
+    own: Tensor = give(lambda copied: augment(copied, generator), x)
+    return own
 
 
 def augmentation(name: Augmentation, shape: tuple[int, ...]) -> Augment | None:
@@ -84,7 +87,7 @@ class PlainTraining(Loop):
     ) -> None:
         check_together(module, x, y)
         with torch.no_grad(), seeded(settings.seed, "prior training"), redirected():
-            outputs = copy.deepcopy(module).eval()(x[:1]).shape[-1]
+            outputs = ask(copy.deepcopy(module).eval(), x[:1]).shape[-1]
         self.task: Task = task_of(max(2, outputs))
         check_examples(x, y, self.task)
         super().__init__(module, len(x), settings)
@@ -111,7 +114,7 @@ class PlainTraining(Loop):
             x.device.type, torch.bfloat16, enabled=self.settings.prior_precision == "bfloat16"
         )
         with redirected(), narrow:
-            z = self.model(x)
+            z = ask(self.model, x)
         return self.task.scores(z.float() if z.dtype == torch.bfloat16 else z)
 
     @torch.no_grad()
@@ -246,7 +249,7 @@ def _without_dropout(module: nn.Module) -> nn.Module:
 @torch.no_grad()
 def same_scores(module: nn.Module, folded: nn.Module, x: Tensor) -> nn.Module:
     """Return the folded module; raise ValueError if it has other scores on examples."""
-    before, after = module(x[:_BLOCK]), folded(x[:_BLOCK])
+    before, after = ask(module, x[:_BLOCK]), ask(folded, x[:_BLOCK])
     if not (after - before).abs().max() <= _SAME * before.abs().max():
         raise ValueError(
             "folding batch norm changed the module's scores; use fold=False, which freezes its "

@@ -66,6 +66,24 @@ def test_every_kind_of_classifier_comes_back_and_verifies(kind, grouped, tmp_pat
     assert "0 of" in next(f.detail for f in found if f.name == "predictions made again")
 
 
+@pytest.mark.parametrize("when", ["size", "time"])
+def test_a_saved_model_that_answers_differently_again_does_not_verify(when, tmp_path, monkeypatch):
+    x, y = numbers()
+    CertifiedClassifier(**({"random_state": 0} | KINDS["one"])).fit(x, y).save(tmp_path / "m", x)
+    good, calls = LogisticRegression.predict, []
+
+    def predict(self, X):
+        calls.append(len(X))
+        changed = len(X) < calls[0] if when == "size" else len(calls) > 1
+        return good(self, X)[:: -1 if changed else 1]
+
+    monkeypatch.setattr(LogisticRegression, "predict", predict)
+    found = list(check_fully(tmp_path / "m"))
+    assert [f.name for f in found if not f.holds] == ["answers"]
+    cause = "half of the examples at a time" if when == "size" else "asked again about the same"
+    assert cause in next(f.detail for f in found if f.name == "answers")
+
+
 def test_versions_are_those_of_the_loaded_libraries(tmp_path, monkeypatch):
     def unreadable(name):
         raise importlib.metadata.PackageNotFoundError(name)

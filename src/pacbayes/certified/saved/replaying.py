@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from pacbayes.certified.asking import check_answers
+from pacbayes.certified.candidates import answer
 from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.evidence import places
 from pacbayes.certified.saved.checking import check_classifier, recount
@@ -68,9 +70,9 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     yield _sample(X, evidence, record)
     model = load_classifier(folder, trusted)
     there = _safe_indexing(X, evidence["rows"])
-    answers = [places(np.asarray(m.predict(there)), model.classes_)
-               for m in model.candidates_.values()]  # fmt: skip
-    again = {"predictions": np.stack(answers)}
+    predicted = {name: answer(m, there) for name, m in model.candidates_.items()}
+    found = [places(labels, model.classes_) for labels in predicted.values()]
+    again = {"predictions": np.stack(found)}
     again |= {"answers": model.answers(there)} if "answers" in evidence else {}
     changed = {name: int((array != evidence[name]).sum()) for name, array in again.items()}
     total = sum(array.size for array in again.values())
@@ -78,9 +80,21 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     if any(changed.values()):  # as on another machine; their losses decide
         detail += ", so losses are counted again"
     yield Finding("predictions made again", True, detail)
+    yield _steady(model, there, predicted, again.get("answers"))
     if any(changed.values()):
         run, issued = read(folder / "run.json", Run), read(folder / "certificate.json", Issued)
         yield from recount(run, issued, evidence | again)
+
+
+def _steady(
+    model: Any, there: Any, predicted: Mapping[str, Array], answers: Array | None
+) -> Finding:
+    """Check that the classifier gives its answers again, in other batches too."""
+    try:
+        check_answers(model, there, predicted, answers)
+    except NoSampleError as error:
+        return Finding("answers", False, str(error))
+    return Finding("answers", True, "the same when asked again, alone and in other batches")
 
 
 def _sample(X: Any, e: Mapping[str, Array], record: ClassifierRecord) -> Finding:
