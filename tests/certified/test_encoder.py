@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacbayes.certified.encoder import TableEncoder, is_missing
+from pacbayes.certified.encoder import TableEncoder
+from pacbayes.data.values import is_missing
 
 
 def table():

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from pacbayes.certified.tables import Layout, features_sha256, table_of
+from pacbayes.certified.tables import features_sha256
+from pacbayes.data.layout import Layout, table_of
 from pacbayes.data.frame import Kind
 from pacbayes.data.reading import read_frame
 
@@ -42,7 +43,7 @@ def test_columns_without_names_go_by_position(tmp_path):
         found, labels = layout.read(tmp_path / f"{name}.csv")
         np.testing.assert_array_equal(found, x)
         assert (labels is None) == (name != "labelled")
-    with pytest.raises(ValueError, match="4 features, but the classifier was fitted to 2"):
+    with pytest.raises(ValueError, match="4 columns, but the training set has 2 features"):
         Layout.of(x[:, :2]).read(tmp_path / "labelled.csv")
 
 

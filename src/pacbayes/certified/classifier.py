@@ -175,18 +175,23 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         return self
 
     def predict(self, X: Any) -> Array:
-        """Predict labels with the certified classifier."""
-        return answer(self._checked(X), X)
+        """Predict labels with the certified classifier.
+
+        Columns of another container or type become those that were fitted, or are refused.
+        """
+        rows = self._rows(X)
+        return answer(self.estimator_, rows)
 
     @delegated("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return the chosen classifier's probabilities, (n, k). No certificate covers these."""
-        return probabilities(self._checked(X), X, self.classes_)
+        return probabilities(self.estimator_, self._rows(X), self.classes_)
 
     @delegated("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Array:
         """Return the chosen classifier's scores."""
-        return answer(self._checked(X), X, "decision_function")
+        rows = self._rows(X)
+        return answer(self.estimator_, rows, "decision_function")
 
     def answers(self, X: Any) -> Array:
         """Return whether each example is answered: its confidence reaches `threshold_`."""
@@ -214,12 +219,16 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         take_input_tags(tags, named(self.estimator, self.candidates, 0).values())
         return tags
 
-    def _checked(self, X: Any) -> Any:
+    def _rows(self, X: Any) -> Any:
+        """Return examples as the candidates were fitted to them; refuse what does not match."""
         check_is_fitted(self)
+        layout = self.evidence_.layout
+        if layout is not None and layout.from_file:
+            return layout.rows(X)
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 1:
             raise ValueError(f"X must have rows and columns. Reshape your data; got {X!r}")
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.estimator_
+        return X if layout is None else layout.rows(X)
 
     def _keep(self, chosen: Chosen, contest: Contest) -> None:
         self.estimator_, self.chosen_ = chosen.estimator, chosen.name

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from pacbayes.certified.encoder import columns_of, is_framed, is_missing, numbers_of
 from pacbayes.certified.splitting import Split
 from pacbayes.data.blocks import blocks_of
 from pacbayes.data.sample import NEAR, NoSampleError, check_sample, near_copies, refuse_repeats
+from pacbayes.data.values import columns_of, is_framed, is_missing, numbers_of
 
 __all__ = ["check_copies", "check_examples", "check_near_copies", "first_of_each"]
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.certified.splitting import Fraction
-from pacbayes.certified.tables import Layout, features_sha256
+from pacbayes.certified.tables import features_sha256
+from pacbayes.data.layout import Layout
 
 if TYPE_CHECKING:
     from pacbayes.certified.contest import Chosen, Contest

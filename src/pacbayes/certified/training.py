@@ -18,9 +18,9 @@ from pacbayes.certified.claims import ANSWERED, UNANSWERED
 from pacbayes.certified.classifier import CertifiedClassifier
 from pacbayes.certified.saved.folder import save_classifier
 from pacbayes.certified.saved.record import FOLDER_FILES
-from pacbayes.certified.tables import Layout, table_of
 from pacbayes.choices import Model
 from pacbayes.data import NAMES, DataError, DataSource
+from pacbayes.data.layout import Layout, table_of
 from pacbayes.data.reading import is_table, read_frame
 from pacbayes.extras import require
 from pacbayes.files import check_replaceable, save_json
@@ -105,9 +105,7 @@ def read_examples(
         dataset, label=label, drop=drop, categorical=categorical, group=group, dtype=np.float64
     )
     assert frame.label is not None
-    kinds = tuple(frame.kinds.values())
-    others = tuple(drop) if group is None else (*drop, group)
-    layout = Layout(kinds=kinds, names=frame.names, label=frame.label.name, dropped=others)
+    layout = Layout.of_file(frame, tuple(drop) if group is None else (*drop, group))
     y, groups = frame.label.texts(), None if frame.group is None else frame.group.texts()
     examples = Examples(table_of(frame), y, layout, groups=groups)
     if test is None:

@@ -13,7 +13,7 @@ from pacbayes.data.sizes import check_memory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Opened", "check_type", "open_frame", "open_parquet"]
+__all__ = ["Opened", "as_arrow", "check_type", "open_frame", "open_parquet"]
 
 _ROWS = 1 << 14  # of one chunk
 
@@ -62,14 +62,15 @@ def open_frame(frame: Any) -> Opened:
 
     where = "the data frame"
     try:
-        table = _exported(frame)
+        table = as_arrow(frame)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{where}: not a table of plain columns ({error})") from error
     names = tuple(str(name) for name in table.schema.names)
     return Opened(where, names, len(table), _guarded(where, table.to_batches(_ROWS)))
 
 
-def _exported(frame: Any) -> pa.Table:
+def as_arrow(frame: Any) -> pa.Table:
+    """Return a data frame of any library as an Arrow table."""
     import pyarrow as pa
 
     if hasattr(frame, "reset_index"):  # pandas would export its index as a column

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from pacbayes.data.cells import TRUTH
 from pacbayes.data.dataset import DataError, Floats, check_features
 from pacbayes.data.frame import Column, Frame, Kind
+from pacbayes.data.later import spellings_of
 
 __all__ = ["BooleanCode", "CategoryCode", "Encoding", "NumberCode"]
 
@@ -157,6 +158,12 @@ class Encoding(BaseModel):
     def kinds(self) -> dict[str, Kind]:
         """The columns that a table needs, for `read_frame`."""
         return {code.name: Kind(code.kind) for code in self.columns}
+
+    @property
+    def spellings(self) -> dict[str, tuple[str, ...]]:
+        """Categories that are written as numbers or truth values, for `read_matched`."""
+        codes = [code for code in self.columns if isinstance(code, CategoryCode)]
+        return {code.name: spellings_of((*code.categories, *code.rare)) for code in codes}
 
     @property
     def plain(self) -> bool:

@@ -61,7 +61,8 @@ def read_frame(
     asked = {name for name in (label, group, *drop, *categorical, *(kinds or ())) if name}
     if in_order:  # these are positions, which a first row of numbers may contain
         asked = {name for name in asked if not name.isdecimal()}
-    opened = _open(source, asked, label)
+    least = 1 if kinds is not None and len(kinds) == 1 else 2
+    opened = _checked(_open(source, asked, label), least)
     if kinds is None:
         target: str | None = _label(opened, label)
         wanted = _training_columns(opened, target, drop, categorical, group)
@@ -86,7 +87,7 @@ def read_frame(
 
 def column_names(source: Any, label: str | None = None) -> tuple[str, ...]:
     """Return the names of all columns of a source; their positions if it has no header."""
-    return _open(source, set() if label is None else {label}, label).names
+    return _checked(_open(source, set() if label is None else {label}, label), 1).names
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,15 @@ def _build(
 
 def _open(source: Any, asked: set[str], label: str | None) -> Opened:
     if not isinstance(source, (str, Path)):
-        return _checked(open_frame(source))
+        return open_frame(source)
     path = Path(source)
     if path.is_dir():
         raise DataError(f"{path}: a folder, not a file")
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix.lower() in (".parquet", ".pq"):
-        return _checked(open_parquet(path))
-    return _checked(_open_csv(path, asked, label))
+        return open_parquet(path)
+    return _open_csv(path, asked, label)
 
 
 def _open_csv(path: Path, asked: set[str], label: str | None) -> Opened:
@@ -153,13 +154,13 @@ def _open_csv(path: Path, asked: set[str], label: str | None) -> Opened:
     return Opened(str(path), names, text.most, text.chunks(header), 1 + header, not header)
 
 
-def _checked(opened: Opened) -> Opened:
+def _checked(opened: Opened, least: int) -> Opened:
     """Refuse names that occur twice, and name columns without a name by their position."""
     names = tuple(name or f"column {i}" for i, name in enumerate(opened.names))
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         raise DataError(f"{opened.where}: two columns are named {name!r}; rename one of them")
-    if len(names) < 2:
+    if len(names) < least:
         raise DataError(
             f"{opened.where}: only one column; fields must be separated by commas, semicolons or "
             "tabs"

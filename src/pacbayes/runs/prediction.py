@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import NAMES, DataError, Dataset, check_width, load
 from pacbayes.data.dataset import Floats
-from pacbayes.data.later import read_later
+from pacbayes.data.later import read_matched
 from pacbayes.engine.evaluation import sampler
 from pacbayes.files import save_json
 from pacbayes.networks.network import Network
@@ -146,9 +147,15 @@ def _claimed_bound(run: Run, predictor: Predictor) -> float:
 
 
 def predict(
-    run: Run, data: str, method: Predictor | str, *, samples: int, seed: int, label: str | None
+    run: Run,
+    data: Any,
+    method: Predictor | str,
+    *,
+    samples: int = VOTES,
+    seed: int = 0,
+    label: str | None = None,
 ) -> Prediction:
-    """Predict labels for a file of examples, or for the test part of a named data set.
+    """Predict labels for a file, rows in memory, or the test part of a named data set.
 
     Draws belong to the seed and the example: fresh for every new one, the same when asked again.
     """
@@ -175,24 +182,26 @@ def predict(
     return Prediction(predictor, labels, votes, error)
 
 
-def _examples(run: Run, data: str, label: str | None) -> tuple[Floats, list[str] | None]:
+def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str] | None]:
     """Read examples; return their features and, if there are any, their labels."""
     record, encoding = run.record.data, run.encoding
-    if data in NAMES:
+    where = str(data) if isinstance(data, str | Path) else "the rows"
+    if isinstance(data, str) and data in NAMES:
         source = load(data)
         check_width(source.x_test, record.features, data)
         return source.x_test, _checked([source.classes[i] for i in source.y_test], record, data)
-    frame = read_later(
-        Path(data),
+    frame = read_matched(
+        data,
         encoding.kinds,
+        encoding.spellings,
         label=label or record.label or record.source.label,
         others=record.source.others,
         in_order=record.names is None,
     )
     if label is not None and frame.label is None:
-        raise DataError(f"{data}: no column {label!r}")
+        raise DataError(f"{where}: no column {label!r}")
     found = None if frame.label is None else frame.label.texts().tolist()
-    return encoding.apply(frame, data), None if found is None else _checked(found, record, data)
+    return encoding.apply(frame, where), None if found is None else _checked(found, record, where)
 
 
 def _checked(labels: list[str], record: DataRecord, where: str) -> list[str]:

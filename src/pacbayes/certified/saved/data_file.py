@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.certified.encoder import columns_of
-from pacbayes.certified.tables import Layout, features_sha256
+from pacbayes.certified.tables import features_sha256
 from pacbayes.data.dataset import DataError
+from pacbayes.data.layout import Layout
+from pacbayes.data.values import columns_of
 
 __all__ = ["check_same", "load_copy", "table_bytes"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pacbayes.certified.saved.folder import load_classifier
 from pacbayes.certified.saved.record import ClassifierRecord, read_record
-from pacbayes.data import NAMES, DataError, check_width, read_arrays
+from pacbayes.data import NAMES, DataError
 from pacbayes.data import load as load_data
 
 __all__ = ["FilePrediction", "predict_file"]
@@ -58,12 +58,7 @@ def _examples(
         raise DataError(
             f"{folder} was not fitted to a table; use pacbayes.load({str(folder)!r}).predict(…)"
         )
-    if not data.endswith(".npz"):
-        return record.layout.read(Path(data), label)
-    table = read_arrays(Path(data))
-    check_width(table.x, len(record.layout.kinds), data)
-    labels = None if table.labels is None else [str(word) for word in table.labels]
-    return table.x.astype(np.float64), labels
+    return record.layout.read(Path(data), label)
 
 
 def _error(labels: list[str], found: list[str] | None, answered: list[bool] | None) -> float | None:

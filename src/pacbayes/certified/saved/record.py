@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.tables import Layout
+from pacbayes.data.layout import Layout
 from pacbayes.files import DamagedFileError, load_versioned
 
 __all__ = ["FOLDER_FILES", "KIND", "ClassifierRecord", "read_certificates", "read_record"]

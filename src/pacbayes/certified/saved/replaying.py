@@ -20,9 +20,10 @@ from pacbayes.certified.saved.folder import load_classifier
 from pacbayes.certified.saved.record import ClassifierRecord, read_record
 from pacbayes.certified.saved.statements import Issued, Run, read, read_arrays
 from pacbayes.certified.splitting import Split
-from pacbayes.certified.tables import Layout, features_sha256
+from pacbayes.certified.tables import features_sha256
 from pacbayes.data import NAMES
 from pacbayes.data import load as load_data
+from pacbayes.data.layout import Layout
 from pacbayes.data.sample import NoSampleError
 from pacbayes.verify import Finding
 
