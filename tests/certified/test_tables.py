@@ -6,8 +6,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from pacbayes.certified.tables import features_sha256
-from pacbayes.data.layout import Layout, table_of
 from pacbayes.data.frame import Kind
+from pacbayes.data.layout import Layout, table_of
 from pacbayes.data.reading import read_frame
 
 

@@ -30,6 +30,7 @@ from pacbayes.certified.origin import check_origin
 from pacbayes.certified.splitting import Fraction, split_off
 from pacbayes.data.foreign import apart
 from pacbayes.data.labels import classes_of
+from pacbayes.data.later import are_dicts
 from pacbayes.data.sample import NoSampleError
 from pacbayes.sklearn.parameters import forget
 
@@ -223,7 +224,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Return examples as the candidates were fitted to them; refuse what does not match."""
         check_is_fitted(self)
         layout = self.evidence_.layout
-        if layout is not None and layout.from_file:
+        if layout is not None and (layout.from_file or are_dicts(X)):
             return layout.rows(X)
         if hasattr(self, "n_features_in_") and getattr(X, "ndim", 2) == 1:
             raise ValueError(f"X must have rows and columns. Reshape your data; got {X!r}")

@@ -89,6 +89,12 @@ def certify(
         bool,
         typer.Option("--exact", help="Sum a small all-sign network exactly; no Monte-Carlo term."),
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Replace a certificate of the same predictor by another theorem."
+        ),
+    ] = False,
     executor: Annotated[
         Literal["local", "dask"],
         typer.Option(help="Where the draws of the risk are made; the certificate is the same."),
@@ -150,6 +156,7 @@ def certify(
             samples=draws,
             networks=networks,
             priors=_tried(priors, len(opened.settings.prior_scales)),
+            replace_other=replace,
             **drawing,
         )
         errors = runs.test_errors(opened, network.to(CPU), examples)

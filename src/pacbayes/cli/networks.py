@@ -22,11 +22,17 @@ def whole_numbers(option: str, text: str | None) -> tuple[int, ...] | None:
         raise ValueError(f"{option} must look like 16,32, got {text!r}") from None
 
 
-def choice_of(network: str, options: dict[str, Any], *, learned: bool) -> Choice | None:
+_SIZES = ("channels", "kernels", "strides", "padding")
+
+
+def choice_of(
+    network: str, options: dict[str, Any], *, learned: bool, shape: tuple[int, ...] | None
+) -> Choice | None:
     """Return the network of a run; None if it is dense. Code that is named may run from now on.
 
     Args:
-        learned: whether its prior learns, for which convolutions have other defaults.
+        learned, shape: whether its prior learns, and the shape of an example; the defaults of
+            convolutions follow them.
     """
     from pacbayes.networks.modules import Convolutions
     from pacbayes.runs.blueprint import chosen
@@ -34,7 +40,9 @@ def choice_of(network: str, options: dict[str, Any], *, learned: bool) -> Choice
     if network != "conv":
         return chosen(network)
     wanted = given(options)
-    usual = Convolutions.usual(len(wanted.get("channels", ())), learned=learned)
+    own = wanted.keys() & set(_SIZES)  # which small images then have to suit
+    layers = len(wanted.get("channels", ()))
+    usual = Convolutions.usual(layers, learned=learned, shape=() if own else shape or ())
     found = usual | wanted
     found["pooling"] = found.get("pooling") or None
     return chosen(Convolutions(**found))

@@ -342,7 +342,7 @@ def train(
         changes = for_table(len(read.y_train), changes, groups)
     settings = settings_of(classes=len(read.classes), **changes)
     data = runs.featured(read, settings)
-    choice = choice_of(network, layers, learned=bool(settings.prior_fraction))
+    choice = choice_of(network, layers, learned=bool(settings.prior_fraction), shape=data.shape)
     already = _trained(runs.planned_runs(out, settings))
     learn, follow = _followers(data, out, tensorboard, place, quiet=quiet or as_json)
     trained = runs.train_all(

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.data.arrays import check_width, read_arrays
-from pacbayes.data.cells import is_number
+from pacbayes.data.cells import TRUTH, is_number
 from pacbayes.data.dataset import DataError, Labels
 from pacbayes.data.frame import MISSING_CODE, Column, Frame, Kind
 from pacbayes.data.reading import column_names, is_table, read_frame
 from pacbayes.data.values import is_framed
 
 __all__ = [
+    "are_dicts",
     "as_array",
     "by_position",
     "labels_of",
@@ -48,8 +49,8 @@ def read_matched(
     """Read rows to predict: columns matched by name, and values by what they mean.
 
     A library that reads a column of texts as numbers or truth values changes how they are written:
-    1 becomes 1.0, and True true. Such a value is the category that means the same. For a truth
-    value, 0 and 1 do too.
+    1 becomes 1.0, and True true. Such a value is the category that means the same, or is refused.
+    For a truth value, 0 and 1 do too.
 
     Args:
         source: a file, or rows in memory; see `read_later`.
@@ -73,7 +74,7 @@ def read_matched(
 
 def spellings_of(categories: Iterable[str]) -> tuple[str, ...]:
     """Return the categories that are written as numbers or truth values."""
-    return tuple(word for word in categories if is_number(word) or _is_truth(word))
+    return tuple(word for word in categories if is_number(word) or word.lower() in TRUTH)
 
 
 def read_later(
@@ -148,7 +149,7 @@ def _in_memory(source: Any, kinds: Mapping[str, Kind], *, in_order: bool, dtype:
         if in_order and len(kinds) != len(names := column_names(source)):
             raise _another_width(len(names), len(kinds))
         return read_frame(source, kinds=kinds, in_order=in_order, dtype=dtype)
-    if isinstance(source, Sequence) and source and isinstance(source[0], Mapping):
+    if are_dicts(source):
         columns = [_named(source, name) for name in kinds]
     else:
         if not in_order:
@@ -166,6 +167,11 @@ def _in_memory(source: Any, kinds: Mapping[str, Kind], *, in_order: bool, dtype:
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{_ROWS}: column {name!r} has values of several kinds") from error
     return read_frame(pa.table(arrays), kinds=kinds, dtype=dtype)
+
+
+def are_dicts(rows: Any) -> bool:
+    """Tell whether rows are a list of dicts, with the names of columns."""
+    return isinstance(rows, Sequence) and len(rows) > 0 and isinstance(rows[0], Mapping)
 
 
 def as_array(rows: Any) -> NDArray[Any]:
@@ -186,10 +192,6 @@ def _named(rows: Sequence[Any], name: str) -> list[Any]:
 
 def _another_width(found: int, width: int) -> DataError:
     return DataError(f"{_ROWS}: {found} columns, but the training set has {width} features")
-
-
-def _is_truth(word: str) -> bool:
-    return word.lower() in ("true", "false")
 
 
 def _respelled(column: Column, kind: Kind, known: Sequence[str] | None, where: str) -> Column:
@@ -219,8 +221,8 @@ def _in_training(word: str, kind: Kind, known: Sequence[str] | None) -> str:
         return "true" if float(word) else "false"
     if known is None or word in known:
         return word
-    if _is_truth(word):
-        same = [other for other in known if other.lower() == word.lower()]
+    if word.lower() in ("true", "false"):
+        same = [other for other in known if TRUTH.get(other.lower()) is TRUTH[word.lower()]]
     elif is_number(word):
         numbers = [other for other in known if is_number(other)]
         if not numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from scipy.sparse import issparse
 
 from pacbayes.data.arrow import as_arrow
 from pacbayes.data.cells import TRUTH
+from pacbayes.data.cells import is_missing as says_missing
 from pacbayes.data.dataset import DataError
 from pacbayes.data.frame import Column, Frame, Kind
 from pacbayes.data.later import as_array, read_matched, spellings_of
@@ -34,12 +35,16 @@ class Layout(BaseModel):
     Attributes:
         kinds: what each column holds.
         names: of the columns; None if they are known by position.
-        types: numpy types of a data frame's columns; None if the table was an array.
+        types: types of a data frame's columns; None if the table was an array. They are those of
+            numpy and pandas, or those of Arrow for a frame of another library.
+        library: whose data frame it was.
         label, dropped: columns of the file that are not features, if the table came from one.
         headless: the file had no header, so that its names are positions.
         spellings: categories that are written as numbers or truth values, by column; None if an
             earlier version did not record them.
         levels: the values of columns of pandas' type category, in order.
+        exact: columns of texts that a file cannot hold: empty, a word for a missing value, or with
+            spaces around them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,31 +52,50 @@ class Layout(BaseModel):
     kinds: tuple[Kind, ...]
     names: tuple[str, ...] | None = None
     types: tuple[str, ...] | None = None
+    library: str = "pandas"
     label: str | None = None
     dropped: tuple[str, ...] = ()
     headless: bool = False
     spellings: dict[str, tuple[str, ...]] | None = None
     levels: dict[str, tuple[_Level, ...]] = {}
+    exact: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, X: Any) -> Layout | None:
         """Return the layout of a table in memory, None for anything else.
 
-        A table is a data frame of pandas, a two-dimensional array, or a list of rows.
+        A table is a data frame, a two-dimensional array, or a list of rows.
         """
-        framed = hasattr(X, "iloc") and hasattr(X, "columns")
+        if is_framed(X) and not hasattr(X, "iloc"):
+            return cls._of_arrow(X)
+        framed = hasattr(X, "columns")
         if not framed and not _is_array(X):
             return None
         columns = list(columns_of(X if framed else as_array(X)))
         names = tuple(map(str, X.columns if framed else range(len(columns))))
         pairs = list(zip(names, columns, strict=True))
-        words = {name: spellings_of(_texts(column)) for name, column in pairs}
-        plain = cls(kinds=tuple(map(_kind, columns)), spellings=_some(words))
+        texts = {name: _texts(column) for name, column in pairs}
+        plain = cls(
+            kinds=tuple(map(_kind, columns)),
+            spellings=_some({name: spellings_of(words) for name, words in texts.items()}),
+            exact=tuple(name for name, words in texts.items() if any(map(_is_changed, words))),
+        )
         if not framed:
             return plain
         levels = {name: _levels(X.iloc[:, i]) for i, name in enumerate(names)}
         types = tuple(map(str, X.dtypes))
         return plain.model_copy(update={"names": names, "types": types, "levels": _some(levels)})
+
+    @classmethod
+    def _of_arrow(cls, X: Any) -> Layout:
+        """Return the layout of a data frame of another library than pandas, which must stay so."""
+        table = as_arrow(X)
+        return cls(
+            kinds=tuple(_kind(np.array(c.to_pylist(), object)) for c in table.columns),
+            names=tuple(table.schema.names),
+            types=tuple(map(str, table.schema.types)),
+            library=type(X).__module__.partition(".")[0],
+        )
 
     @classmethod
     def of_file(cls, frame: Frame, dropped: Sequence[str]) -> Layout:
@@ -117,6 +141,9 @@ class Layout(BaseModel):
         """
         if isinstance(X, Rows) or issparse(X):
             return X
+        if self.library != "pandas":
+            self._check_same(X)
+            return X
         if self.types is not None and is_framed(X):
             return self._converted(X if hasattr(X, "iloc") else as_arrow(X).to_pandas())
         if self.names is None and _is_array(X):
@@ -125,13 +152,42 @@ class Layout(BaseModel):
                 return X
         return self._laid_out(self._matched(X))
 
+    def _check_readable(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self.exact:
+                raise DataError(
+                    f"column {name!r} was fitted to texts that are empty, stand for a missing "
+                    "value or have spaces around them; give a table as it was fitted"
+                )
+
+    def _check_same(self, X: Any) -> None:
+        """Raise DataError unless a data frame has the library, names and types of that fitted."""
+        other = self.library if not is_framed(X) else type(X).__module__.partition(".")[0]
+        if not is_framed(X) or other != self.library:
+            raise DataError(
+                f"{type(X).__name__}: the classifier takes data frames of {self.library}"
+            )
+        table = as_arrow(X)
+        found = dict(zip(table.schema.names, map(str, table.schema.types), strict=True))
+        for name, kind in zip(self.names or (), self.types or (), strict=True):
+            if found.get(name) != kind:
+                raise DataError(
+                    f"column {name!r} is {found.get(name, 'missing')}, but was {kind} when the "
+                    "classifier was fitted"
+                )
+
     def _matched(self, source: Any, **how: Any) -> Frame:
+        self._check_readable(self.by_name)
         in_order = self.names is None or self.headless
         given = {"in_order": in_order, "dtype": np.float64} | how
         return read_matched(source, self.by_name, self.spellings, **given)
 
     def _laid_out(self, frame: Frame) -> Any:
-        columns = {c.name: _values(c, kind) for c, kind in zip(frame.columns, self.kinds, strict=True)}
+        if self.library != "pandas":
+            raise DataError(f"the classifier takes data frames of {self.library}, not files")
+        columns = {
+            c.name: _values(c, kind) for c, kind in zip(frame.columns, self.kinds, strict=True)
+        }
         if self.types is None:
             return _array(list(columns.values())).view(Rows)
         import pandas as pd
@@ -147,6 +203,7 @@ class Layout(BaseModel):
             return table
         rest = {name: kind for name, kind in self.by_name.items() if name not in fitting}
         if rest:
+            self._check_readable(rest)
             there = rest.keys() <= at.keys()  # otherwise the message names what is missing
             part = table.iloc[:, [at[name] for name in rest]] if there else table
             frame = read_matched(part, rest, self.spellings, dtype=np.float64)
@@ -208,6 +265,11 @@ def _texts(column: Array) -> list[str]:
     if is_numeric(column):
         return []
     return sorted({str(value) for value in column.tolist() if not is_missing(value)})
+
+
+def _is_changed(text: str) -> bool:
+    """Tell whether a file gives back something else than a text that was written to it."""
+    return text != text.strip() or says_missing(text)
 
 
 def _levels(column: Any) -> tuple[_Level, ...]:

@@ -9,19 +9,21 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.fitting import fit_encoding
 from pacbayes.data.foreign import give
 from pacbayes.data.frame import Column, Frame, Kind
+from pacbayes.data.values import columns_of, is_framed, numbers_of
 
-__all__ = ["Standardiser", "fitted", "refuse_batch_effects", "transformed"]
+__all__ = ["Standardiser", "fitted", "in_numbers", "refuse_batch_effects", "transformed"]
 
 Array = NDArray[Any]
 
 
-def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
+def fitted(preprocessing: Any, own: Any, labels: Array | None = None) -> Any:
     """Return a clone of a scikit-learn transformer fitted to the prior's examples, or None.
 
     Args:
@@ -42,13 +44,13 @@ def fitted(preprocessing: Any, own: Array, labels: Array | None = None) -> Any:
     return transformer
 
 
-def _unfitted(preprocessing: Any, own: Array) -> Any:
+def _unfitted(preprocessing: Any, own: Any) -> Any:
     if isinstance(preprocessing, str) and preprocessing == "auto":
         return Standardiser() if len(own) else None
     return None if preprocessing is None else clone(preprocessing)
 
 
-def transformed(transformer: Any, x: Array) -> Tensor:
+def transformed(transformer: Any, x: Any) -> Tensor:
     """Return features for a network, (n, d) in float32."""
     done: Any = x if transformer is None else give(transformer.transform, x)
     with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
@@ -93,12 +95,34 @@ class Standardiser(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return scaled
 
 
-def refuse_batch_effects(transformer: Any, x: Array) -> None:
+def refuse_batch_effects(transformer: Any, x: Any) -> None:
     """Raise ValueError if the result for an example depends on the others in its batch."""
     together = transformed(transformer, x)
-    for i in range(0, len(x), max(1, len(x) // 5)):
-        if not torch.allclose(transformed(transformer, x[i : i + 1])[0], together[i], rtol=1e-4):
+    n = len(together)
+    for i in range(0, n, max(1, n // 5)):
+        alone = transformed(transformer, _safe_indexing(x, [i]))[0]
+        if not torch.allclose(alone, together[i], rtol=1e-4):
             raise ValueError(
                 f"{type(transformer).__name__} gives a different result for one example than for a "
                 "batch; use preprocessing that treats each example by itself"
             )
+
+
+def in_numbers(X: Any) -> Tensor:
+    """Return examples as they came in numbers, (n, k), to look for copies in.
+
+    Arrays of finite numbers stay as they are. Other columns become numbers as those of a table do.
+    """
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and np.isfinite(X).all():
+        return torch.tensor(X)
+    table = is_framed(X) or np.ndim(X) == 2
+    columns = columns_of(X) if table else iter([np.array(list(map(repr, X)), object)])
+    numbered = (_as_column(str(i), column) for i, column in enumerate(columns))
+    return torch.from_numpy(Frame(tuple(numbered)).as_numbers())
+
+
+def _as_column(name: str, values: Array) -> Column:
+    if (numbers := numbers_of(values)) is not None:
+        return Column(name, Kind.NUMBER, numbers)
+    words, places = np.unique(np.array(list(map(str, values))), return_inverse=True)
+    return Column(name, Kind.CATEGORY, places.astype(np.int32), tuple(map(str, words)))

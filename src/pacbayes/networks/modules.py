@@ -23,6 +23,7 @@ from pacbayes.randomness import redirected, seeded
 __all__ = ["Convolutions", "ModuleArchitecture", "OwnModule", "Shape", "named_function"]
 
 Shape = tuple[int, ...]
+_LEAST_SIDE = 9  # of images that a kernel of 5 and one of 3, with strides of 2, leave a pixel of
 Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -58,16 +59,19 @@ class Convolutions(BaseModel):
         return self
 
     @classmethod
-    def usual(cls, layers: int = 0, *, learned: bool) -> dict[str, Any]:
+    def usual(cls, layers: int = 0, *, learned: bool, shape: Shape = ()) -> dict[str, Any]:
         """Return default fields: few weights where each costs, more where the prior learns them.
 
         Args:
             layers: number of convolutions that the user gave channels for; 0 for the default.
+            shape: of an example; small images take other kernels.
         """
         found: dict[str, Any] = {"channels": (16, 32), "kernels": (5, 3), "strides": (2, 2)}
         if learned:
             found |= {"channels": (24, 32, 48, 64, 64), "strides": (1, 2, 1, 2, 1)}
             found |= {"kernels": (3,) * 5, "padding": True, "batch_norm": True, "pooling": 2}
+        elif shape[1:] and min(shape[1:]) < _LEAST_SIDE:
+            found |= {"kernels": (3, 3), "strides": (1, 2), "padding": True}
         if layers:  # of another number: kernels of 3, every other convolution halves the image
             found["kernels"] = (3,) * layers
             found["strides"] = tuple(1 + i % 2 for i in range(layers))

@@ -39,20 +39,21 @@ class Choice:
     code: Path | None = None
 
 
-def chosen(network: Named, *, learned: bool = False) -> Choice | None:
+def chosen(network: Named, *, learned: bool = False, shape: Shape = ()) -> Choice | None:
     """Return the choice that a user names, whose code is thereby allowed to run; None if dense.
 
     Args:
         network: None or "dense"; "conv" or `Convolutions`; "my_network.py:build", or the function
             itself, which must be in a file.
-        learned: whether the prior learns, for which convolutions have other defaults.
+        learned, shape: whether the prior learns, and the shape of an example; the defaults of
+            convolutions follow them.
     """
     if network is None or network == "dense":
         return None
     if isinstance(network, Convolutions):
         return Choice(network)
     if network == "conv":
-        return Choice(Convolutions(**Convolutions.usual(learned=learned)))
+        return Choice(Convolutions(**Convolutions.usual(learned=learned, shape=shape)))
     path, function = named_function(network) if isinstance(network, str) else _source(network)
     architecture = OwnModule.of(path, function)
     allow(path)

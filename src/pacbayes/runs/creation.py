@@ -34,8 +34,9 @@ def create(
     else:
         read = source.read()
         whole = _usual(read, dict(settings or {}), dense=dense, table=source.is_table)
-    choice = chosen(network, learned=bool(whole.prior_fraction))
-    return prepare(Path(folder), whole, source, featured(read, whole), choice)
+    examples = featured(read, whole)
+    choice = chosen(network, learned=bool(whole.prior_fraction), shape=examples.shape or ())
+    return prepare(Path(folder), whole, source, examples, choice)
 
 
 def _for_module(settings: Settings) -> Settings:

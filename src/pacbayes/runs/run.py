@@ -17,6 +17,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import FORMAT, Certificate
 from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
+from pacbayes.certificates.reading import read_certificate
 from pacbayes.certificates.remarks import above_constant
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
@@ -101,17 +102,40 @@ def certify_run(
     monte_carlo: MonteCarlo | None = None,
     networks: int = 1,
     priors: int | None = None,
+    replace_other: bool = False,
     **drawing: Any,
 ) -> Certificate:
     """Issue the certificate of a trained run and save it in the folder.
 
     Args:
+        replace_other: replace a certificate of the same predictor by another theorem.
         monte_carlo: kl-chernoff by default, or stratified-bernstein where a batch shares its draws.
         drawing: seconds, executor and follow, as for `certify`.
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
+    if not replace_other and bound != BEST_OF:
+        _refuse_other(run.certificate_path(THEOREMS[bound].predictor), bound)
     issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors, drawing)
-    return remarked(_saved(run, *issuer.issue(delta, *run.bound_set(data))), data)
+    issued, weights = issuer.issue(delta, *run.bound_set(data))
+    place = run.certificate_path(issued.kind)
+    if not replace_other:
+        _refuse_other(place, issued.bound_name)
+    return remarked(_saved(run, issued, place, weights), data)
+
+
+def _refuse_other(path: Path, bound: str) -> None:
+    """Raise ValueError if there is a certificate by another theorem at its place."""
+    if not path.exists():
+        return
+    try:
+        name = read_certificate(path).bound_name
+    except ValueError:  # damaged, or of an earlier format: to be issued again
+        return
+    if name != bound:
+        raise ValueError(
+            f"{path} is a certificate by {name}, which one by {bound} would replace; add "
+            "--replace (replace_other=True), or move that file"
+        )
 
 
 def remarked(certificate: Certificate, data: Dataset) -> Certificate:
@@ -128,6 +152,7 @@ def certify_classes(
     delta: float,
     bound: CertificateBound,
     samples: int | Literal["auto"] | None = "auto",
+    replace_other: bool = False,
     **given: Any,
 ) -> list[Certificate]:
     """Issue a certificate for every class, of the error on its examples alone; save them all.
@@ -137,6 +162,7 @@ def certify_classes(
     together with probability 1 − δ.
 
     Args:
+        replace_other: replace certificates of the same predictor by another theorem.
         given: monte_carlo, networks, priors, seconds, executor and follow, as for `certify_run`.
     """
     if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
@@ -148,6 +174,9 @@ def certify_classes(
         raise ValueError(
             "--per-class is not offered for groups, whose examples may differ in class"
         )
+    if not replace_other:
+        for path in run.class_paths(THEOREMS[bound].predictor):
+            _refuse_other(path, bound)
     names, (x, y) = run.record.data.classes, run.bound_set(data)
     known = [name for name in ("seconds", "executor", "follow") if name in given]
     drawing: dict[str, Any] = {name: given.pop(name) for name in known}
@@ -161,7 +190,7 @@ def certify_classes(
                 f"{LEAST_EXAMPLES} of every class"
             )
         found.append(issuer.issue(share, x[chosen], y[chosen])[0].of_class(name, delta))
-    return [_saved(run, c, None, run.class_path(c.kind, i)) for i, c in enumerate(found)]
+    return [_saved(run, c, run.class_path(c.kind, i)) for i, c in enumerate(found)]
 
 
 @dataclass(frozen=True)
@@ -256,7 +285,7 @@ def _code(run: Run) -> str | None:
 
 
 def _saved(
-    run: Run, issued: Certificate, weights: Weights | None = None, path: Path | None = None
+    run: Run, issued: Certificate, place: Path, weights: Weights | None = None
 ) -> Certificate:
     """Save a certificate with its provenance, and the network that it covers if it was drawn."""
     remove_parts(run.folder)
@@ -268,7 +297,6 @@ def _saved(
         "posterior_sha256": file_sha256(run.folder / "posterior.safetensors"),
         "versions": versions(),
     }
-    place = path or run.certificate_path(issued.kind)
     if weights is None or issued.kind is not Predictor.DRAWN:
         return _written(replace(issued, provenance=provenance), place)
     owner = {"run": run.sha256}

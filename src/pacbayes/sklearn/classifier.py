@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pacbayes import defaults
 from pacbayes.choices import Activation, Engine, Predictor
 from pacbayes.data.labels import classes_of
-from pacbayes.data.preprocessing import fitted, refuse_batch_effects, transformed
+from pacbayes.data.preprocessing import fitted, in_numbers, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks.keys import draws_key
@@ -28,6 +28,7 @@ from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.carrying import carried, restored
 from pacbayes.sklearn.certifying import certificate_or_warning, kept_if_steady
+from pacbayes.sklearn.examples import examples_of
 from pacbayes.sklearn.images import blueprint_of, choice_of, flat, shape_of
 from pacbayes.sklearn.learning import learn_prior, train_posterior
 from pacbayes.sklearn.parameters import PredictorName, check_parameters, forget, settings_of
@@ -69,9 +70,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             protocol `fast` otherwise.
         preprocessing: a transformer, cloned and fitted to the prior's part alone, so that the
             certificate stays valid; `auto` standardises if there is such a part and the network is
-            dense. A transformer
-            fitted before this classifier, as in a pipeline, has seen the bound set; where that can
-            be detected, no certificate is issued.
+            dense. A transformer gets examples as they come: data frames, strings, missing values.
+            One that was fitted before this classifier, as in a pipeline, has seen the bound set;
+            where that can be detected, no certificate is issued.
         priors: how many candidates a search tries on the same examples, whatever it varies; all are
             paid for.
         delta: probability with which the certificate may fail.
@@ -155,21 +156,22 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
         self._shape = shape_of(self, X)
         given = flat(X)
-        X, y = validate_data(self, given, y, dtype=np.float64)
+        X, y, self._input = examples_of(self, given, y)
         self.classes_, index = classes_of(y)
         check_classification_targets(y)
-        k, n = len(self.classes_), len(X)
+        k, n = len(self.classes_), len(y)
         if k < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         settings = settings_of(self, k, n, self._seed)
-        self._settings, self._choice = settings, choice_of(self, settings)
+        self._settings, self._choice = settings, choice_of(self, settings, self._shape)
         own, bound = np.zeros(0, np.int64), np.arange(n)
         if settings.prior_fraction:
             own, bound = split(n, settings.prior_fraction, self._seed)
         self.bound_set_ = bound
         none = self._choice is not None and self.preprocessing == "auto"
-        self.preprocessing_ = fitted(None if none else self.preprocessing, X[own], y[own])
+        there = _safe_indexing(X, own)
+        self.preprocessing_ = fitted(None if none else self.preprocessing, there, y[own])
         x = transformed(self.preprocessing_, X)
         labels = task_of(k).encode(torch.from_numpy(index))
         refuse_batch_effects(self.preprocessing_, X)
@@ -181,7 +183,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_, self.n_iter_ = trainer.history, trainer.epoch
         self.network_ = network.double().eval()
         self.predictor_, self.votes_ = self._wanted(len(own)), self.votes
-        self.certificate_ = certificate_or_warning(self, x, labels, as_they_came=torch.tensor(X))
+        self.certificate_ = certificate_or_warning(self, x, labels, as_they_came=in_numbers(X))
         if self.certificate_ is not None:
             self.predictor_ = self.certificate_.kind.value
         self._keep(x[bound], labels[bound])
@@ -251,8 +253,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        X = validate_data(self, flat(X), dtype=np.float64, reset=False)
-        return transformed(self.preprocessing_, X).double()
+        return transformed(self.preprocessing_, self._input.rows(self, flat(X))).double()
 
     def _scores(self, x: Tensor) -> Array:
         """Return the drawn network's scores, or the mean output of a vote."""

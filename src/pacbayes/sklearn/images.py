@@ -37,9 +37,9 @@ def shape_of(given: Any, X: Any) -> tuple[int, ...] | None:
     return wanted
 
 
-def choice_of(given: Any, settings: Settings) -> Choice | None:
+def choice_of(given: Any, settings: Settings, shape: tuple[int, ...] | None) -> Choice | None:
     """Return the network that a classifier was asked for; None if it is dense."""
-    return chosen(given.network, learned=bool(settings.prior_fraction))
+    return chosen(given.network, learned=bool(settings.prior_fraction), shape=shape or ())
 
 
 def blueprint_of(

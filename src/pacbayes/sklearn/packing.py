@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pacbayes.data.encoding import Encoding
+from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import Standardiser
 from pacbayes.runs.blueprint import Blueprint
 from pacbayes.settings import Settings
+from pacbayes.sklearn.examples import Input
 from pacbayes.training.loop import Evaluation
 
 if TYPE_CHECKING:
@@ -41,7 +43,14 @@ def packed(model: PACBayesClassifier) -> dict[str, Any]:
         "history": [asdict(evaluation) for evaluation in model.history_],
         "encoding": scaling.encoding_.model_dump_json() if _standard(scaling) else None,
         "preprocessing": None if _standard(scaling) else scaling,
+        "input": _input_of(model),
     }
+
+
+def _input_of(model: PACBayesClassifier) -> dict[str, Any]:
+    own = model._input
+    layout = own.layout and own.layout.model_dump_json()
+    return {"raw": own.raw, "layout": layout, "missing": own.missing}
 
 
 def _standard(preprocessing: Any) -> bool:
@@ -69,4 +78,7 @@ def unpacked(state: dict[str, Any]) -> PACBayesClassifier:
     if state["encoding"] is not None:
         model.preprocessing_ = Standardiser.of(Encoding.model_validate_json(state["encoding"]))
     model.certificate_, model._choice, model._shape = None, None, None
+    own = state.get("input", {"raw": False, "layout": None, "missing": False})
+    layout = own["layout"] and Layout.model_validate_json(own["layout"])
+    model._input = Input(own["raw"], layout, own["missing"])
     return model

@@ -35,6 +35,7 @@ from pacbayes.runs.blueprint import Choice
 from pacbayes.runs.folder import Run
 from pacbayes.runs.preparation import record_run
 from pacbayes.settings import Settings
+from pacbayes.sklearn.examples import Input
 from pacbayes.sklearn.images import flat
 from pacbayes.training.checkpoints import read_history
 
@@ -65,6 +66,11 @@ def save_estimator(model: PACBayesClassifier, folder: Path, X: Any, y: Any, *, d
         data: keep a copy of them in the folder.
     """
     check_is_fitted(model)
+    if not isinstance(model.preprocessing_, Standardiser | None):
+        raise ValueError(
+            f"{type(model.preprocessing_).__name__} cannot be kept in a run folder; use "
+            "preprocessing='auto' or None, or certify the pipeline by CertifiedClassifier"
+        )
     names = getattr(model, "feature_names_in_", None)
     X = validate_data(model, flat(X), dtype=np.float64, reset=False)
     with new_folder(folder, _FILES) as building:
@@ -103,11 +109,6 @@ def _stored(
         np.savez_compressed(content, x=X.astype(np.float32).reshape(len(X), *shape), y=y)
         write_atomically(path, content.getvalue())
         return DataSource(str(path))
-    if not isinstance(model.preprocessing_, Standardiser):
-        raise ValueError(
-            f"{type(model.preprocessing_).__name__} cannot be kept in a run folder; use "
-            "preprocessing='auto' or None, or certify the pipeline by CertifiedClassifier"
-        )
     words = [str(label) for label in model.classes_]
     if sorted(words) != words:
         raise ValueError(
@@ -226,6 +227,7 @@ def _restored(run: Run, network: Network, state: dict[str, Any]) -> PACBayesClas
         model.image_shape = model._shape = tuple(model.image_shape)
     if isinstance(model.network, dict):
         model.network = Convolutions(**model.network)
+    model._input = Input()
     model._seed, model._settings = state["seed"], run.settings
     objects = state["dtype"] == "|O"
     model.classes_ = np.array(state["classes"], object if objects else state["dtype"])

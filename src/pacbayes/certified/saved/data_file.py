@@ -32,7 +32,7 @@ def table_bytes(X: Any, layout: Layout | None) -> dict[str, bytes]:
     if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
         name = _ARRAY
         np.savez_compressed(buffer, x=X)
-    elif layout is not None:
+    elif layout is not None and layout.library == "pandas":
         name = _TABLE
         _write_parquet(X, layout, buffer)
     else:
