@@ -40,6 +40,9 @@ CONCURRENCY = "tests/test_concurrency.py -k share"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
+WAYS = "tests/test_ways_in.py"
+FRAMES = "tests/test_preprocessing_of_frames.py"
+REPLACED = "tests/cli/test_replacing.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
     # file, what stands there, the defect, the tests that must notice
     (
@@ -1006,4 +1009,32 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         FOREIGN,
     ),
     ("networks/frozen.py", "a = ask(body, x)", "a = body(x)", FOREIGN),
+    # later rows, matched to the training set
+    (
+        "data/later.py",
+        "if not in_order:\n            _check_all",
+        "if False:\n            _check_all",
+        WAYS,
+    ),
+    ("data/later.py", "if kind is Kind.BOOLEAN:", "if False:", WAYS),
+    ("data/later.py", "not in (0, 1)", "not in (0, 1, 2)", WAYS),
+    ("data/later.py", "        if not numbers:\n", "        if False:\n", WAYS),
+    ("data/later.py", "float(other) == float(word)", "other == word", WAYS),
+    ("data/later.py", "if name not in row:", "if False:", WAYS),
+    ("data/later.py", "rows.shape[1] != len(kinds)", "rows.shape[1] < len(kinds)", WAYS),
+    ("data/layout.py", "if word.lower() not in TRUTH:", "if False:", WAYS),
+    ("data/layout.py", "and _levels(column) == self.levels.get(name, ())", "", WAYS),
+    (
+        "data/layout.py",
+        "return same and _fits(np.asarray(column), self.kinds[i])",
+        "return same",
+        WAYS,
+    ),
+    ("data/layout.py", "if found.get(name) != kind:", "if False:", WAYS),
+    ("certified/classifier.py", "X if layout is None else layout.rows(X)", "X", WAYS),
+    ("certified/classifier.py", "layout.from_file or are_dicts(X)", "are_dicts(X)", WAYS),
+    ("sklearn/examples.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
+    ("sklearn/classifier.py", "as_they_came=in_numbers(X)", "as_they_came=x", FRAMES),
+    ("runs/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
+    ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
 ]

@@ -12,11 +12,13 @@ import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pacbayes
-from pacbayes import CertifiedClassifier, runs
+from pacbayes import CertifiedClassifier, PACBayesClassifier, runs
+from pacbayes.certified.candidates import default_candidates
 from pacbayes.certified.saved.predicting import predict_file
+from pacbayes.certified.tables import features_sha256
 from pacbayes.certified.training import read_examples, train_model
 from pacbayes.data import DataError
 
@@ -228,7 +230,7 @@ def test_a_row_of_dicts_that_lacks_a_value_is_refused(trained):
 
 def test_two_columns_of_one_name_are_refused(trained):
     frame = rows()
-    with pytest.raises(DataError, match="Duplicate column names found: .*'size'"):
+    with pytest.raises(DataError, match=r"Duplicate column names found: .*'size'"):
         trained(pd.concat([frame, frame["size"]], axis=1))
 
 
@@ -329,10 +331,9 @@ def fitted(request, place):
         one_hot = OneHotEncoder(handle_unknown="ignore")
         encoder = make_column_transformer((one_hot, ["owned", "colour"]), remainder="passthrough")
         estimator = make_pipeline(encoder, estimator)
-    given = {"candidates": pacbayes.certified.candidates.default_candidates(0)}
-    del given["candidates"]["neural network"]
-    given = given if estimator is None else {"estimator": estimator}
-    model = CertifiedClassifier(**given, random_state=0, repeats=True)
+    if estimator is None:
+        estimator = default_candidates(0)["random forest"]
+    model = CertifiedClassifier(estimator, random_state=0, repeats=True)
     model.fit(frame[:N], table()["kind"][:N])
     model.save(place / request.param)
     trusted = ["functools.partial", "sklearn.utils.validation.check_array"]
@@ -380,3 +381,84 @@ def test_columns_in_another_order_are_refused_as_scikit_learn_does(fitted):
     for each in fitted[:2]:
         with pytest.raises(ValueError, match="must be in the same order"):
             each.predict(fitted[2][FEATURES[::-1]])
+
+
+@pytest.mark.parametrize("container", [list, np.array], ids=["list", "array"])
+def test_rows_of_objects_are_matched_by_kind(container):
+    """Their columns have no names, but a column of another kind is converted or refused."""
+    frame = table().assign(owned=lambda f: f["owned"] == "yes")
+    cells = frame[FEATURES].to_numpy(object)
+    estimator = default_candidates(0)["random forest"]
+    model = CertifiedClassifier(estimator, random_state=0, repeats=True)
+    model.fit(cells[:N].tolist() if container is list else cells[:N], frame["kind"][:N])
+    there = cells[N:]
+    expected = model.predict(there).tolist()
+    texts = there.copy()
+    texts[:, 1], texts[:, 5] = [str(v) for v in there[:, 1]], [repr(v) for v in there[:, 5]]
+    for source in (there.tolist(), texts):
+        assert model.predict(source).tolist() == expected
+    swapped = there.copy()
+    swapped[:, [0, 3]] = there[:, [3, 0]]
+    with pytest.raises(DataError, match="column '0'"):
+        model.predict(swapped)
+
+
+def test_a_frame_of_another_library_must_stay_one():
+    frame = pl.from_pandas(numbers())
+    x, y = frame.drop("kind"), frame["kind"].to_numpy()
+    model = PACBayesClassifier(preprocessing=StandardScaler(), random_state=0, prior_epochs=20)
+    model.fit(x[:N], y[:N])
+    assert len(set(model.predict(x[N:]).tolist())) == 2
+    for other in (x[N:].to_pandas(), x[N:].to_arrow(), x[N:].to_numpy()):
+        with pytest.raises(DataError, match="the classifier takes data frames of polars"):
+            model.predict(other)
+    with pytest.raises(DataError, match=r"column 'count' is .*string.*, but was int64"):
+        model.predict(x[N:].with_columns(pl.col("count").cast(pl.String)))
+
+
+@pytest.fixture(scope="module")
+def network(place):
+    """A network of numbers alone, fitted to a data frame, and that network loaded."""
+    frame = numbers()
+    model = PACBayesClassifier(random_state=0, prior_epochs=50, repeats=True)
+    model.fit(frame[:N][NUMBERS], frame["kind"][:N])
+    model.save(place / "classifier", frame[:N][NUMBERS], frame["kind"][:N])
+    return model, pacbayes.load(place / "classifier"), place / "classifier", frame[N:][NUMBERS]
+
+
+@pytest.mark.parametrize(
+    "change", ["as it is", "whole numbers as floats", "numbers as texts", "numbers as objects"]
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_network_fitted_to_a_data_frame(network, tmp_path, way, change):
+    model, loaded, folder, there = network
+    frame = there.assign(id=0, month=1, owned="no", colour="red")
+    source = came_in(way, tmp_path, SAME[change](frame)[NUMBERS])
+    expected = model.predict(there).tolist()
+    if way in FILES:
+        assert runs.predict(runs.open_run(folder), source, model.predictor_).labels == expected
+    elif way == "dicts":
+        with pytest.raises((ValueError, TypeError)):
+            loaded.predict(source)
+    else:
+        for each in (model, loaded):
+            assert each.predict(source).tolist() == expected
+
+
+def test_a_network_refuses_columns_in_another_order(network):
+    for each in network[:2]:
+        for source in (network[3][NUMBERS[::-1]], pl.from_pandas(network[3][NUMBERS[::-1]])):
+            with pytest.raises(ValueError, match="must be in the same order"):
+                each.predict(source)
+        with pytest.raises(ValueError, match="could not convert string to float"):
+            each.predict(network[3].assign(count="many"))
+
+
+def test_a_folder_of_an_earlier_version_knows_no_spellings(place):
+    """Numbers among its categories are taken as they are written."""
+    layout = pacbayes.load(model_folder(place, "linear", "train.parquet")).evidence_.layout
+    assert layout.spellings == {"month": ("1", "2", "3", "4")}
+    old = layout.model_validate(layout.model_dump(exclude={"spellings", "levels", "headless"}))
+    assert features_sha256(old.rows(rows())) == features_sha256(layout.rows(rows()))
+    with pytest.raises(DataError, match="'1' is a number, but the training set has other texts"):
+        layout.model_copy(update={"spellings": {}}).rows(rows())

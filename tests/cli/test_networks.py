@@ -119,3 +119,16 @@ def test_convolutions_need_images(tmp_path):
     table.write_text("\n".join(["a,b,y", *(f"{i},{i % 7},{i % 2}" for i in range(60))]))
     with pytest.raises(ValueError, match="convolutions need images"):
         call("train", "--dataset", table, "--network", "conv", "--out", tmp_path / "run", "-q")
+
+
+@pytest.mark.parametrize("dataset", ["digits", "ten-digits"])
+@pytest.mark.parametrize("network", ["dense", "conv", "own"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_defaults_suit_every_bundled_data_set(tmp_path, dataset, network, learned):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN if learned else OWN.replace("nn.BatchNorm2d(3), ", ""))
+    more = ("--prior-fraction", "0.5", "--prior-epochs", "1") if learned else ()
+    chosen = f"{file}:build" if network == "own" else network
+    given = ("--dataset", dataset, "--network", chosen, "--epochs", "1", *more)
+    call("train", *given, "--out", tmp_path / "run", "--quiet")
+    assert len(call("predict", tmp_path / "run", dataset).splitlines()) == 360

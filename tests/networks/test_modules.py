@@ -85,6 +85,16 @@ def test_defaults_have_more_layers_where_the_prior_learns():
     assert Convolutions(**given).strides == (1, 2, 1)
 
 
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("side", [1, 2, 4, 8, 9, 28, 32])
+def test_defaults_suit_images_of_every_size(learned, side):
+    usual = Convolutions.usual(learned=learned, shape=(3, side, side))
+    module = Convolutions(**usual).build((3, side, side), 2)
+    assert module.eval()(torch.rand(2, 3, side, side)).shape == (2, 2)
+    if side >= 9:
+        assert usual == Convolutions.usual(learned=learned)
+
+
 def test_a_function_of_the_user_s_own_builds_a_module(file):
     own = OwnModule.of(file, "build")
     module = own.build((1, 4, 4), 3, 0, file)

@@ -37,7 +37,7 @@ class Layout(BaseModel):
         names: of the columns; None if they are known by position.
         types: types of a data frame's columns; None if the table was an array. They are those of
             numpy and pandas, or those of Arrow for a frame of another library.
-        library: whose data frame it was.
+        library: whose data frame it was; `list` for a list of rows that are not numbers alone.
         label, dropped: columns of the file that are not features, if the table came from one.
         headless: the file had no header, so that its names are positions.
         spellings: categories that are written as numbers or truth values, by column; None if an
@@ -81,7 +81,8 @@ class Layout(BaseModel):
             exact=tuple(name for name, words in texts.items() if any(map(_is_changed, words))),
         )
         if not framed:
-            return plain
+            mixed = isinstance(X, list) and set(plain.kinds) != {Kind.NUMBER}
+            return plain.model_copy(update={"library": "list"}) if mixed else plain
         levels = {name: _levels(X.iloc[:, i]) for i, name in enumerate(names)}
         types = tuple(map(str, X.dtypes))
         return plain.model_copy(update={"names": names, "types": types, "levels": _some(levels)})
@@ -141,15 +142,18 @@ class Layout(BaseModel):
         """
         if isinstance(X, Rows) or issparse(X):
             return X
-        if self.library != "pandas":
+        if self.library not in ("pandas", "list"):
             self._check_same(X)
             return X
         if self.types is not None and is_framed(X):
             return self._converted(X if hasattr(X, "iloc") else as_arrow(X).to_pandas())
         if self.names is None and _is_array(X):
-            columns = list(columns_of(as_array(X)))
+            table = as_array(X)
+            columns = list(columns_of(table))
             if len(columns) == len(self.kinds) and all(map(_fits, columns, self.kinds)):
-                return X
+                if self.library != "list":
+                    return table
+                return X if isinstance(X, list) else table.tolist()
         return self._laid_out(self._matched(X))
 
     def _check_readable(self, names: Iterable[str]) -> None:
@@ -183,13 +187,13 @@ class Layout(BaseModel):
         return read_matched(source, self.by_name, self.spellings, **given)
 
     def _laid_out(self, frame: Frame) -> Any:
-        if self.library != "pandas":
+        if self.library not in ("pandas", "list"):
             raise DataError(f"the classifier takes data frames of {self.library}, not files")
-        columns = {
-            c.name: _values(c, kind) for c, kind in zip(frame.columns, self.kinds, strict=True)
-        }
+        pairs = zip(frame.columns, self.kinds, strict=True)
+        columns = {column.name: _values(column, kind) for column, kind in pairs}
         if self.types is None:
-            return _array(list(columns.values())).view(Rows)
+            table = _array(list(columns.values())).view(Rows)
+            return table.tolist() if self.library == "list" else table
         import pandas as pd
 
         return pd.DataFrame({name: self._typed(name, values) for name, values in columns.items()})
@@ -248,7 +252,8 @@ def _is_array(X: Any) -> bool:
 
 
 def _kind(column: Array) -> Kind:
-    if column.dtype.kind == "b":
+    there = [] if column.dtype.kind != "O" else [v for v in column if not is_missing(v)]
+    if column.dtype.kind == "b" or (there and all(isinstance(v, bool | np.bool_) for v in there)):
         return Kind.BOOLEAN
     return Kind.NUMBER if is_numeric(column) else Kind.CATEGORY
 
@@ -257,7 +262,8 @@ def _fits(column: Array, kind: Kind) -> bool:
     """Tell whether a column in memory is of a kind, as far as its values tell."""
     if column.dtype.kind == "O" and all(map(is_missing, column)):
         return True
-    return _kind(column) is kind or (kind is Kind.NUMBER and column.dtype.kind == "b")
+    found = _kind(column)
+    return found is kind or (kind is Kind.NUMBER and found is Kind.BOOLEAN)  # True is 1
 
 
 def _texts(column: Array) -> list[str]:

@@ -131,7 +131,7 @@ def _refuse_other(path: Path, bound: str) -> None:
         name = read_certificate(path).bound_name
     except ValueError:  # damaged, or of an earlier format: to be issued again
         return
-    if name != bound:
+    if name.removesuffix("-mean") != bound:  # of groups
         raise ValueError(
             f"{path} is a certificate by {name}, which one by {bound} would replace; add "
             "--replace (replace_other=True), or move that file"
