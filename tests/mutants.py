@@ -1023,7 +1023,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/later.py", "if name not in row:", "if False:", WAYS),
     ("data/later.py", "rows.shape[1] != len(kinds)", "rows.shape[1] < len(kinds)", WAYS),
     ("data/layout.py", "if word.lower() not in TRUTH:", "if False:", WAYS),
-    ("data/layout.py", "and _levels(column) == self.levels.get(name, ())", "", WAYS),
+    ("data/layout.py", "and _levels(column) == self.levels.get(name, _levels(column))", "", WAYS),
     (
         "data/layout.py",
         "return same and _fits(np.asarray(column), self.kinds[i])",

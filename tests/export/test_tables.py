@@ -165,11 +165,32 @@ def test_later_rows_may_have_what_the_training_set_did_not(made, tmp_path, monke
     for name in table:  # every column misses values, also those that never did
         table.loc[rng.random(300) < 0.1, name] = rng.choice(["", "n/A", "NaN", "null"])
     table.loc[rng.random(300) < 0.2, HARD[3]] = "Zürich"
-    table.loc[rng.random(300) < 0.2, "paid"] = rng.choice(["nO", "yEs", "maybe", "TRUE"])
+    table.loc[rng.random(300) < 0.2, "paid"] = rng.choice(["nO", "yEs", "maybe", "1", "0.0"])
     table[list(reversed(HARD))].assign(extra=1).to_csv(path, index=False, quoting=csv.QUOTE_ALL)
     labels, _ = loaded(out, path, monkeypatch, capsys)
     assert labels == predicted(run, path).labels
     assert len(set(labels)) == 3
+
+
+def test_numbers_and_truth_values_are_taken_however_they_are_written(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv"
+    month, seen = rng.choice(["1", "2", "10"], 200), rng.choice(["True", "False", "often"], 200)
+    table = pd.DataFrame({"month": month, "seen": seen, "paid": rng.choice(["yes", "no"], 200)})
+    good = (month == "2") ^ (seen == "True") ^ (table["paid"] == "yes")
+    table.assign(y=np.where(good, "good", "bad")).to_csv(path, index=False)
+    source = DataSource(str(path), categorical=("month",))
+    run = Run.create(tmp_path / "run", None, source, LEARNED | {"repeats": True})
+    data = run.load_data()
+    for _ in runs.train_run(run, data):
+        pass
+    runs.certify_run(run, run.load_network(), data, delta=0.05, bound="held-out")
+    export_run(run, out := tmp_path / "p.onnx", "onnx", "fixed")
+    session = session_of(out)
+    label = [o.name for o in session.get_outputs()].index("label")
+    for cells in (("2.0", "TRUE", "1"), ("10", "false", "0"), ("1.0", "True", "1.0")):
+        row = dict(zip(("month", "seen", "paid"), cells, strict=True))
+        found = session.run(None, row_of(session, **row))[label]
+        assert [str(c) for c in found] == runs.predict(run, [row], "fixed").labels
 
 
 def session_of(file):
@@ -403,7 +424,10 @@ def test_a_graph_knows_every_spelling_that_the_reader_of_tables_knows():
     letters = {*"".join((*TRUTH, *MISSING))}
     others = {c for c in map(chr, range(sys.maxunicode + 1)) if c.lower() in letters}
     assert others <= {*string.ascii_letters, *letters}  # so that the spellings can be listed
-    assert len(column.codes) == sum(2**n for n in (4, 5, 3, 2)) + 1 + 1 + 4 + 2**2 * 2 + 8 + 16 - 4
+    words = 4 + sum(2**n for n in (4, 5, 3, 2)) + 1 + 1 + 4 + 2**2 * 2 + 8 + 16 - 4
+    assert len(column.codes) == words  # four are numbers
+    assert column.codes["1"] == column.codes["1.0"] == column.codes["true"]
+    assert column.codes["0"] == column.codes["0.0"] == column.codes["false"]
     for word, code in column.codes.items():
         assert (code == column.other + 1) == (word.lower() in MISSING)
 

@@ -25,6 +25,7 @@ __all__ = [
     "are_dicts",
     "as_array",
     "by_position",
+    "in_training",
     "labels_of",
     "read_later",
     "read_matched",
@@ -197,7 +198,7 @@ def _another_width(found: int, width: int) -> DataError:
 def _respelled(column: Column, kind: Kind, known: Sequence[str] | None, where: str) -> Column:
     """Return a column whose categories are written as in the training set."""
     try:
-        words = [_in_training(word, kind, known) for word in column.categories]
+        words = [in_training(word, kind, known) for word in column.categories]
     except ValueError as error:
         raise DataError(f"{where}: column {column.name!r}: {error}") from None
     if words == list(column.categories):
@@ -207,7 +208,7 @@ def _respelled(column: Column, kind: Kind, known: Sequence[str] | None, where: s
     return replace(column, values=places[column.values], categories=categories)
 
 
-def _in_training(word: str, kind: Kind, known: Sequence[str] | None) -> str:
+def in_training(word: str, kind: Kind, known: Sequence[str] | None) -> str:
     """Return how the training set writes a value; an unknown category stays as it is.
 
     Raises:

@@ -187,13 +187,13 @@ class Layout(BaseModel):
         return read_matched(source, self.by_name, self.spellings, **given)
 
     def _laid_out(self, frame: Frame) -> Any:
-        if self.library not in ("pandas", "list"):
-            raise DataError(f"the classifier takes data frames of {self.library}, not files")
+        if self.library != "pandas":
+            whom = "lists" if self.library == "list" else f"data frames of {self.library}"
+            raise DataError(f"the classifier takes {whom} with the types that were fitted")
         pairs = zip(frame.columns, self.kinds, strict=True)
         columns = {column.name: _values(column, kind) for column, kind in pairs}
         if self.types is None:
-            table = _array(list(columns.values())).view(Rows)
-            return table.tolist() if self.library == "list" else table
+            return _array(list(columns.values())).view(Rows)
         import pandas as pd
 
         return pd.DataFrame({name: self._typed(name, values) for name, values in columns.items()})
@@ -223,7 +223,7 @@ class Layout(BaseModel):
         """Tell whether a column is of the type and kind that was fitted."""
         i = list(self.by_name).index(name)
         same = str(column.dtype) == (self.types or ())[i]
-        same = same and _levels(column) == self.levels.get(name, ())
+        same = same and _levels(column) == self.levels.get(name, _levels(column))
         return same and _fits(np.asarray(column), self.kinds[i])
 
     def _typed(self, name: str, values: Array) -> Any:

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pacbayes.data.cells import MISSING, TRUTH
+from pacbayes.data.cells import MISSING, TRUTH, is_number
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
 from pacbayes.data.frame import MISSING_CODE, Column, Kind
+from pacbayes.data.later import in_training, spellings_of
 from pacbayes.export.ports import Explicit, Port, RawColumn
 
 __all__ = ["REFUSED", "refusing", "taking_rows"]
@@ -38,6 +39,7 @@ def _raw(code: NumberCode | BooleanCode | CategoryCode, *, plain: bool) -> RawCo
     missing = REFUSED if plain else len(words) + 1
     codes = {word: i for i, word in enumerate(words)}
     codes |= {word: missing for absent in MISSING for word in _cases(absent)}
+    codes = {word: _code_of(word, code, codes) for word in _spelled_otherwise(code)} | codes
     return RawColumn(code.name, Kind(code.kind), codes, len(words))
 
 
@@ -46,6 +48,27 @@ def _words(code: BooleanCode | CategoryCode) -> list[str]:
     if isinstance(code, CategoryCode):
         return [*code.categories, *code.rare]
     return [word for truth in TRUTH for word in _cases(truth)]
+
+
+def _spelled_otherwise(code: BooleanCode | CategoryCode) -> Iterator[str]:
+    """Yield numbers and truth values as libraries write them, which `predict` takes too."""
+    if isinstance(code, BooleanCode):
+        yield from ("0", "1", "0.0", "1.0")
+        return
+    for word in spellings_of(_words(code)):
+        if is_number(word) and float(word).is_integer():
+            yield str(int(float(word)))
+        yield from [repr(float(word))] if is_number(word) else []
+        yield from [] if is_number(word) else (*_cases("true"), *_cases("false"))
+
+
+def _code_of(word: str, code: BooleanCode | CategoryCode, codes: dict[str, int]) -> int:
+    """Return the code of the text that `predict` takes a text for; it refuses some."""
+    try:
+        meant = in_training(word, Kind(code.kind), spellings_of(_words(code)))
+    except ValueError:
+        return REFUSED
+    return codes.get(meant, len(_words(code)))
 
 
 def _cases(word: str) -> Iterator[str]:

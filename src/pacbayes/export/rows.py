@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from pacbayes.data import DataError, DataSource
 from pacbayes.data.cells import MISSING, TRUTH
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
-from pacbayes.data.frame import Column, Frame, Kind
+from pacbayes.data.frame import Column, Kind
 from pacbayes.data.idx import cache_folder
-from pacbayes.data.later import read_later
 from pacbayes.data.named import DATASETS
 from pacbayes.runs.folder import Run
+from pacbayes.runs.prediction import read_rows
 
-__all__ = ["Rows", "is_table", "read_rows", "rows_for"]
+__all__ = ["Rows", "is_table", "rows_for"]
 
 Array = NDArray[Any]
 _ABSENT = 0.2  # share of the made-up cells that are missing
@@ -75,18 +75,6 @@ def is_table(run: Run) -> bool:
     return run.record.data.source.is_table
 
 
-def read_rows(run: Run, path: Path) -> Frame:
-    """Read a file of rows as `pacbayes predict` does."""
-    record = run.record.data
-    return read_later(
-        path,
-        run.encoding.kinds,
-        label=record.label or record.source.label,
-        others=record.source.others,
-        in_order=record.names is None,
-    )
-
-
 def rows_for(run: Run, limit: int) -> Rows:
     """Return at most `limit` rows: of the run's data if they can be read, and made up."""
     if not is_table(run):
@@ -106,7 +94,7 @@ def _own(run: Run, limit: int) -> Rows | None:
         return None
     try:
         if source.is_table:
-            frame = read_rows(run, Path(source.name))
+            frame = read_rows(run, source.name)
             index = _spread(len(frame), limit)
             cells = {c.name: _cells(c) for c in frame.take(index).columns}
         else:

@@ -16,6 +16,7 @@ from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import NAMES, DataError, Dataset, check_width, load
 from pacbayes.data.dataset import Floats
+from pacbayes.data.frame import Frame
 from pacbayes.data.later import read_matched
 from pacbayes.engine.evaluation import sampler
 from pacbayes.files import save_json
@@ -36,6 +37,7 @@ __all__ = [
     "count_test_errors",
     "draw_labels",
     "predict",
+    "read_rows",
     "test_errors",
     "votes_of",
 ]
@@ -190,18 +192,24 @@ def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str]
         source = load(data)
         check_width(source.x_test, record.features, data)
         return source.x_test, _checked([source.classes[i] for i in source.y_test], record, data)
-    frame = read_matched(
-        data,
+    frame = read_rows(run, data, label)
+    if label is not None and frame.label is None:
+        raise DataError(f"{where}: no column {label!r}")
+    found = None if frame.label is None else frame.label.texts().tolist()
+    return encoding.apply(frame, where), None if found is None else _checked(found, record, where)
+
+
+def read_rows(run: Run, source: Any, label: str | None = None) -> Frame:
+    """Read a file of rows, or rows in memory, with the columns of the run's training set."""
+    record, encoding = run.record.data, run.encoding
+    return read_matched(
+        source,
         encoding.kinds,
         encoding.spellings,
         label=label or record.label or record.source.label,
         others=record.source.others,
         in_order=record.names is None,
     )
-    if label is not None and frame.label is None:
-        raise DataError(f"{where}: no column {label!r}")
-    found = None if frame.label is None else frame.label.texts().tolist()
-    return encoding.apply(frame, where), None if found is None else _checked(found, record, where)
 
 
 def _checked(labels: list[str], record: DataRecord, where: str) -> list[str]:
