@@ -186,7 +186,8 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
     @delegated("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return the chosen classifier's probabilities, (n, k). No certificate covers these."""
-        return probabilities(self.estimator_, self._rows(X), self.classes_)
+        rows = self._rows(X)
+        return probabilities(self.estimator_, rows, self.classes_)
 
     @delegated("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Array:
