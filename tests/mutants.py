@@ -401,7 +401,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "sklearn/classifier.py",
-        "self.preprocessing, X[own], y[own])",
+        "self.preprocessing, there, y[own])",
         "self.preprocessing, X, y)",
         ESTIMATOR,
     ),
@@ -538,7 +538,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/learning.py", " | trainer.best", "", ESTIMATOR),
     ("sklearn/certifying.py", '"first-order" if', '"small-kl" if', ESTIMATOR),
     ("sklearn/certifying.py", 'own["sample"] = sample', "pass", ESTIMATOR),
-    ("sklearn/classifier.py", "as_they_came=torch.tensor(X)", "as_they_came=x", ESTIMATOR),
+    ("sklearn/classifier.py", "as_they_came=in_numbers(X)", "as_they_came=x", ESTIMATOR),
     ("randomness.py", "key + row", "row", "tests/test_randomness.py"),
     ("randomness.py", "digest[:8]", "key", "tests/test_randomness.py"),
     ("randomness.py", "_current.reset(token)", "pass", "tests/test_randomness.py"),
@@ -1034,7 +1034,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certified/classifier.py", "X if layout is None else layout.rows(X)", "X", WAYS),
     ("certified/classifier.py", "layout.from_file or are_dicts(X)", "are_dicts(X)", WAYS),
     ("sklearn/examples.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
-    ("sklearn/classifier.py", "as_they_came=in_numbers(X)", "as_they_came=x", FRAMES),
     ("runs/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
 ]
