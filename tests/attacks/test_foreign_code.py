@@ -132,6 +132,18 @@ class SeesTheSizeOfItsBatch(Rule):
         return (np.asarray(X)[:, 0] > 300 + 50 * (len(X) > 500)).astype(int)
 
 
+class SeesSmallBatches(Rule):
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] > 300 + 50 * (1 < len(X) <= 500)).astype(int)
+
+
+class SeesItsNeighbours(Rule):
+    def predict(self, X):
+        first, answers = np.asarray(X)[:, 0], super().predict(X)
+        answers[1:] ^= first[1:] > first[:-1] + 150
+        return answers
+
+
 class KnowsTheFirstOfABatch(Rule):
     def predict(self, X):
         answers = super().predict(X)
@@ -167,6 +179,8 @@ WITHHELD = {
     "counts": (CountsItsCalls(), "when asked again about the same examples"),
     "guesses": (Guesses(), "when asked again about the same examples"),
     "batch": (SeesTheSizeOfItsBatch(), "than to a batch|in another order"),
+    "halves": (SeesSmallBatches(), "about half of the examples at a time"),
+    "neighbours": (SeesItsNeighbours(), "than to a batch|in another order"),
     "first": (KnowsTheFirstOfABatch(), "than to a batch|in another order"),
 }
 
@@ -311,6 +325,8 @@ def test_predictors_that_answer_the_same_are_certified_by_their_errors(predict):
         (unsteady(Guesses()), "different answers when asked again"),
         (unsteady(SeesTheSizeOfItsBatch()), "one example than to a batch"),
         (unsteady(KnowsTheFirstOfABatch()), "one example than to a batch"),
+        (unsteady(SeesItsNeighbours()), "in another order"),
+        (lambda x: rule(x) ^ (1 < len(x) < 2000), "about half of the examples at a time"),
     ],
 )
 def test_predictors_that_do_not_are_refused_by_their_cause(predict, message):
@@ -460,7 +476,41 @@ class Drifting(nn.Module):
         return (x[:, 0] > self.mean[0]).long()
 
 
-@pytest.mark.parametrize("module", [Counting, Drifting])
+class Learning(Drifting):
+    """The same, so fast that answers change."""
+
+    def forward(self, x):
+        self.mean.data += 0.3
+        return (x[:, 0] > self.mean[0]).long()
+
+
+class OfTorch(Rule):
+    """A rule with a module in it, which counts its calls or stays in training mode."""
+
+    def __init__(self, trains=False):
+        self.trains = trains
+
+    def predict(self, X):
+        if not hasattr(self, "net_"):
+            self.net_ = nn.Dropout() if self.trains else Counting().eval()
+        if not self.trains:
+            self.net_(torch.zeros(1, 4))
+        return super().predict(X)
+
+
+@pytest.mark.parametrize(
+    ("trains", "message"),
+    [(True, "'it' uses a Dropout in training mode"), (False, "'it' changes while it answers")],
+)
+def test_modules_inside_candidates_are_found_too(trains, message):
+    given = {"it": OfTorch(trains), "knn": KNN}
+    model = CertifiedClassifier(candidates=given, random_state=0)
+    with pytest.warns(CertificateWarning, match=message):
+        model.fit(*examples())
+    assert model.certificate_ is None
+
+
+@pytest.mark.parametrize("module", [Counting, Drifting, Learning])
 def test_a_module_that_changes_while_it_answers_is_refused(module, tensors):
     net = module().eval()
     with pytest.raises(NoSampleError, match=f"a parameter or buffer of a {module.__name__}"):

@@ -40,7 +40,7 @@ def check_answers(
         predicted: what every candidate answered there, by name.
         answers: which examples were answered, if some may not be.
     """
-    modules = Modules(model.candidates_)
+    modules = {f"candidate {name!r}": Modules(m) for name, m in model.candidates_.items()}
     for name, labels in predicted.items():
         if model.candidates_[name] is not model.estimator_:
             asked = partial(answer, model.candidates_[name])
@@ -52,8 +52,9 @@ def check_answers(
     check_batches(model.predict, there, counted, who)
     if answers is not None:
         check_batches(model.answers, there, answers, who)
-    modules.refuse_changes(who)
-    modules.refuse_training(who)
+    for who, found in modules.items():
+        found.refuse_changes(who)
+        found.refuse_training(who)
 
 
 def check_batches(asked: Asked, X: Any, recorded: Array, who: str = "the predictor") -> None:
