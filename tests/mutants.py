@@ -10,6 +10,7 @@ FIXED_C = "tests/bounds/test_fixed_c.py"
 PLAN = "tests/bounds/test_planning.py"
 VERIFY = "tests/test_verify.py"
 CP, INVERSES = "tests/bounds/test_monte_carlo.py", "tests/test_inverses.py"
+BINOMIAL, ENCLOSURES = "tests/bounds/test_binomial.py", "tests/test_enclosures.py"
 QUADRATURE = "tests/networks/test_quadrature.py"
 ATTACKS = "tests/attacks"
 DRAWN = "tests/certificates/test_kept.py"
@@ -876,12 +877,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/binomial.py", "num, den, den - shift)", "num, den, -shift)", INVERSES),
     ("bounds/binomial.py", "math.log1p(-delta)", "math.log(delta)", INVERSES),
     ("bounds/binomial.py", "if k == 0:\n        log", "if k < 2:\n        log", INVERSES),
-    ("bounds/binomial.py", "1 / 1260 - r / 1680", "1 / 1250", INVERSES),
+    ("bounds/binomial.py", "1 / 12 - r * (1 / 360", "1 / 12 - r * (1 / 300", INVERSES),
     ("bounds/binomial.py", "(ai - 1.0) * (n + i)", "ai * (n + i)", INVERSES),
-    ("bounds/binomial.py", "not 0 <= k < n", "not 0 <= k < n - 1", INVERSES),
+    ("bounds/binomial.py", "not 0 <= k < n", "not 0 <= k < n - 1", BINOMIAL),
     ("bounds/binomial.py", "rest = 1 - probability", "rest = 1 - probability**2", PLAN),
-    ("bounds/binomial.py", "while enough(k - 1):", "while False:", INVERSES),
-    ("bounds/binomial.py", "while not enough(k):", "while False:", INVERSES),
+    ("bounds/binomial.py", "while enough(k - 1):", "while False:", BINOMIAL),
+    ("bounds/binomial.py", "while not enough(k):", "while False:", BINOMIAL),
     ("bounds/binary_kl.py", "math.copysign(term, sign)", "term", INVERSES),
     ("bounds/binary_kl.py", "        error += 8 * sys.float_info.epsilon * term", "", INVERSES),
     ("bounds/binary_kl.py", "_and_error if c >= _SMALL", "_and_error if True", INVERSES),
@@ -891,10 +892,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "            high = middle\n        else:\n            low",
         INVERSES,
     ),
-    ("bounds/fixed_c.py", "if total < _SMALL", "if total < 0", INVERSES),
-    ("bounds/fixed_c.py", "len(values) * math.expm1(total)", "math.expm1(total)", INVERSES),
-    ("bounds/fixed_c.py", "math.fsum(gains) - slack", "math.fsum(gains) + 1e6 * slack", INVERSES),
-    ("bounds/fixed_c.py", "if total > _SMALL else 8", "if True else 8", INVERSES),
+    ("bounds/fixed_c.py", "if total < _SMALL", "if total < 0", FIXED_C),
+    ("bounds/fixed_c.py", "len(values) * math.expm1(total)", "math.expm1(total)", FIXED_C),
+    ("bounds/fixed_c.py", "math.fsum(gains) - slack", "math.fsum(gains) + 1e6 * slack", FIXED_C),
+    ("bounds/fixed_c.py", "if total > _SMALL else 8", "if True else 8", FIXED_C),
     ("bounds/bernstein.py", "1e-9 * least + 1e-15 * V", "1e-9 * least + 1e-6", INVERSES),
     ("bounds/votes.py", "2.0**-49 * (4 * r + 2 * d)", "-(2.0**-40) * (4 * r + 2 * d)", INVERSES),
     ("bounds/split_kl.py", "2.0**-46 * (abs(levels[0])", "-(2.0**-40) * (abs(levels[0])", INVERSES),
@@ -1041,4 +1042,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/examples.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
     ("runs/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
+    ("enclosures.py", "if c == 0 else _least(q", "if False else _least(q", ENCLOSURES),
+    ("enclosures.py", "if near / n == float(risk)", "if False", ENCLOSURES),
+    ("enclosures.py", "max(width, -nats / log_radius)", "nats", ENCLOSURES),
+    ("enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", ENCLOSURES),
+    ("enclosures.py", "left_out if used < count // 2 else", "", ENCLOSURES),
 ]

@@ -252,3 +252,17 @@ def test_other_nonsense_is_refused():
         catoni_fixed(0.1, -1, 100, 0.05, C=1)
     with pytest.raises(ValueError, match="networks must be a whole number"):
         disintegrated_fixed(0.1, 1, 100, 0.05, C=1, networks=1.5)
+
+
+@pytest.mark.parametrize("delta", [0.9995, 1 - 1e-6, 1 - 1e-10, 1 - 2**-53])
+@pytest.mark.parametrize("n", [1, 50, 10**6, 10**12])
+def test_a_price_of_next_to_nothing_raises_the_risk_by_next_to_nothing(n, delta):
+    """ln(1/δ) drowns in ln k and in the roundings of a sum of k terms near 1."""
+    grid, goal = (0.01, 0.3, 1.0), total(0, delta)
+    for p in (
+        catoni_fixed(0.0, 0.0, n, delta, C=grid),
+        disintegrated_fixed(0.0, 0.0, n, delta, C=grid),
+    ):
+        assert wealth(p, 0.0, n, grid) >= goal
+        assert wealth(mpmath.mpf(p) * (1 - mpmath.mpf("1e-6")), 0.0, n, grid) < goal
+    assert disintegrated_fixed(0.0, -5.0, n, delta, C=grid) < 1e-300
