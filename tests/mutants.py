@@ -10,6 +10,7 @@ FIXED_C = "tests/bounds/test_fixed_c.py"
 PLAN = "tests/bounds/test_planning.py"
 VERIFY = "tests/test_verify.py"
 CP, INVERSES = "tests/bounds/test_monte_carlo.py", "tests/test_inverses.py"
+BERNSTEIN = "tests/bounds/test_bernstein.py"
 BINOMIAL, ENCLOSURES = "tests/bounds/test_binomial.py", "tests/test_enclosures.py"
 QUADRATURE = "tests/networks/test_quadrature.py"
 ATTACKS = "tests/attacks"
@@ -896,7 +897,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/fixed_c.py", "len(values) * math.expm1(total)", "math.expm1(total)", FIXED_C),
     ("bounds/fixed_c.py", "math.fsum(gains) - slack", "math.fsum(gains) + 1e6 * slack", FIXED_C),
     ("bounds/fixed_c.py", "if total > _SMALL else 8", "if True else 8", FIXED_C),
-    ("bounds/bernstein.py", "1e-9 * least + 1e-15 * V", "1e-9 * least + 1e-6", INVERSES),
+    ("bounds/bernstein.py", "min(1e-15, 1e-9 * least", "max(1e-15, 1e-9 * least", BERNSTEIN),
+    ("bounds/bernstein.py", "upward(least + slack)", "upward(least)", BERNSTEIN),
     ("bounds/votes.py", "2.0**-49 * (4 * r + 2 * d)", "-(2.0**-40) * (4 * r + 2 * d)", INVERSES),
     ("bounds/split_kl.py", "2.0**-46 * (abs(levels[0])", "-(2.0**-40) * (abs(levels[0])", INVERSES),
     ("enclosures.py", "if c == 0 else _least(q", "if False else _least(q", INVERSES),

@@ -50,3 +50,18 @@ def test_nonsense_is_refused():
         unexpected_bernstein(0.1, 1, 10, 0.05, second_moment=2)
     with pytest.raises(ValueError, match="second_moment must be"):
         unexpected_bernstein(0.5, 1, 10, 0.05, second_moment=0.1)
+
+
+@pytest.mark.parametrize("V", [0.0, 1e-6, 0.3, 1.0])
+@pytest.mark.parametrize("n", [10**k for k in range(8, 16)])
+def test_a_tiny_bound_is_neither_below_the_exact_one_nor_far_above(n, V):
+    """−ln(1 − γ) − γ loses digits for small γ, which best suit large n."""
+    for i in range(30):
+        kl, delta = i / 7, 0.05
+        k = math.ceil(math.log2(0.5 * math.sqrt(n / -math.log(delta))))
+        with mpmath.workdps(60):
+            price = mpmath.mpf(kl) + mpmath.log(k / mpmath.mpf(delta))
+            gammas = (mpmath.mpf(2) ** -i for i in range(1, k + 1))
+            exact = min((-mpmath.log1p(-g) - g) / g * V + price / (n * g) for g in gammas)
+            found = unexpected_bernstein(0.0, kl, n, delta, second_moment=V)
+            assert exact <= found <= exact * (1 + mpmath.mpf("1e-6"))

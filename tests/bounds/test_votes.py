@@ -106,3 +106,11 @@ def test_the_lower_inverse_is_below_and_tight():
 def test_nonsense_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_many_networks_at_the_smallest_delta_do_not_overflow():
+    found = disintegrated(0.1, 5.0, 10**9, 1e-299, networks=10**6)
+    assert found == pytest.approx(
+        disintegrated(0.1, 5.0 + math.log(10), 10**9, 1e-298, networks=10**6)
+    )
+    assert found < 0.1005

@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from random import Random
-from typing import Any
 
 import numpy as np
 from flint import arb, ctx
 
-from inverses import exact
+from inverses import exact, promises
+from inverses.draws import (
+    delta_of,
+    errors_of,
+    four,
+    grid_of,
+    log_ratio,
+    rate_of,
+    risk_of,
+    size_of,
+)
+from inverses.promises import CLOSE, ULPS
 from pacbayes import bounds
 from pacbayes.bounds.monte_carlo import _bets
-from pacbayes.bounds.planning import CAUTIOUS, Plan, Split
-from pacbayes.bounds.theorems import THEOREMS
-from pacbayes.enclosures import THEOREMS as VERIFIED
-from pacbayes.enclosures import Terms
 
 SEED = 28
-CLOSE = 1e-6  # of the excess over the risk
-ULPS = 2.0**-45  # of the bound, where the excess is lost in the last digits
 
 
 @dataclass(frozen=True)
@@ -93,44 +96,9 @@ def _compare(case: Case) -> tuple[str | None, float]:
     return None, max(0.0, over - ULPS * abs(bound)) / excess if excess and not trivial else 0.0
 
 
-def _n(rng: Random, least: int = 1, most: float = 1e12) -> int:
-    return max(least, int(10 ** rng.uniform(0, math.log10(most))))
-
-
-def _delta(rng: Random) -> float:
-    small, smaller, near_one = (10 ** rng.uniform(a, 0) for a in (-10, -300, -16))
-    drawn = rng.choice([0.05, 0.5, rng.random(), small, smaller, 1 - near_one])
-    return min(max(drawn, 1e-300), 1 - 2.0**-53)
-
-
-def _rate(rng: Random) -> float:
-    small = 10 ** rng.uniform(-12, 0)
-    return rng.choice([0.0, 1.0, rng.random(), small, 1 - small, rng.random() / 10])
-
-
-def _errors(rng: Random, n: int) -> int:
-    few = rng.randrange(min(n, 20) + 1)
-    some = min(n, int(n * 10 ** rng.uniform(-9, 0)))
-    return rng.choice([0, few, some, n - few, n - some, rng.randrange(n + 1), n // 20])
-
-
-def _risk(rng: Random, n: int) -> float:
-    return _errors(rng, n) / n if rng.random() < 0.5 else _rate(rng)
-
-
-def _kl(rng: Random, n: int) -> float:
-    per_example = rng.uniform(0, 2) * n
-    return min(1e8, rng.choice([0.0, 10 ** rng.uniform(-3, 8), per_example, rng.uniform(0, 10)]))
-
-
-def _four(rng: Random, least: int = 8) -> tuple[float, float, int, float]:
-    n = _n(rng, least)
-    return _risk(rng, n), _kl(rng, n), n, _delta(rng)
-
-
 def _clopper_pearson(rng: Random) -> Case | None:
-    n, delta = _n(rng), _delta(rng)
-    k = _errors(rng, n)
+    n, delta = size_of(rng), delta_of(rng)
+    k = errors_of(rng, n)
     bound = bounds.clopper_pearson(k / n, n, delta)
     if k == n:
         return None if bound == 1 else Case("all errors", bound, 1.0, exact.closed(arb(1)))
@@ -142,18 +110,18 @@ def _tail(k: int, n: int, delta: float) -> exact.Excess:
 
 
 def _kl_inverse(rng: Random) -> Case:
-    q, c = _rate(rng), rng.choice([0.0, 10 ** rng.uniform(-28, 3), 10 ** rng.uniform(-6, 1)])
+    q, c = rate_of(rng), rng.choice([0.0, 10 ** rng.uniform(-28, 3), 10 ** rng.uniform(-6, 1)])
     return Case(f"kl_inverse{q, c}", bounds.kl_inverse(q, c), q, exact.kl_excess(q, arb(c)))
 
 
 def _kl_inverse_below(rng: Random) -> Case:
-    q, c = _rate(rng), rng.choice([0.0, 10 ** rng.uniform(-28, 3), 10 ** rng.uniform(-6, 1)])
+    q, c = rate_of(rng), rng.choice([0.0, 10 ** rng.uniform(-28, 3), 10 ** rng.uniform(-6, 1)])
     found, excess = bounds.kl_inverse_below(q, c), exact.kl_excess_below(q, arb(c))
     return Case(f"kl_inverse_below{q, c}", found, q, excess, below=True)
 
 
 def _small_kl(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng)
+    risk, kl, n, delta = given = four(rng)
     c = exact.complexity(arb(kl), n, delta)
     return Case(f"small_kl{given}", bounds.small_kl(*given), risk, exact.kl_excess(risk, c))
 
@@ -163,24 +131,20 @@ def _scaled(excess: exact.Excess, factor: int) -> exact.Excess:
 
 
 def _first_order(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng)
+    risk, kl, n, delta = given = four(rng)
     excess = exact.kl_excess(risk, exact.complexity(arb(kl), n, delta))
     return Case(f"first_order{given}", bounds.first_order(*given), 2 * risk, _scaled(excess, 2))
 
 
 def _tandem(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng)
+    risk, kl, n, delta = given = four(rng)
     excess = exact.kl_excess(risk, exact.complexity(2 * arb(kl), n, delta))
     return Case(f"tandem{given}", bounds.tandem(*given), 4 * risk, _scaled(excess, 4))
 
 
-def _log_ratio(rng: Random, n: int) -> tuple[float, int]:
-    return rng.choice([-1, 1, 1]) * _kl(rng, n), rng.choice([1, 1, _n(rng, most=1e6)])
-
-
 def _disintegrated(rng: Random) -> Case:
-    risk, _, n, delta = _four(rng)
-    ratio, networks = _log_ratio(rng, n)
+    risk, _, n, delta = four(rng)
+    ratio, networks = log_ratio(rng, n)
     found = bounds.disintegrated(risk, ratio, n, delta, networks=networks)
     c = exact.complexity(arb(ratio) + arb(networks).log(), n, delta)
     call = f"disintegrated{risk, ratio, n, delta, networks}"
@@ -188,7 +152,7 @@ def _disintegrated(rng: Random) -> Case:
 
 
 def _catoni(rng: Random) -> Case:
-    given = _four(rng, 1)
+    given = four(rng, 1)
     alpha = rng.choice([bounds.ALPHA, 1 + 10 ** rng.uniform(-6, 2)])
     lam = rng.choice([bounds.catoni_lambda(*given, alpha=alpha), 1 + 10 ** rng.uniform(-6, 14)])
     found = bounds.catoni(*given, lam=lam, alpha=alpha)
@@ -197,7 +161,7 @@ def _catoni(rng: Random) -> Case:
 
 
 def _catoni_minimum(rng: Random) -> str | None:
-    risk, _, n, _ = given = _four(rng, 1)
+    risk, _, n, _ = given = four(rng, 1)
     found = bounds.catoni(*given)
     grid = (math.exp(rng.uniform(1e-6, math.log(1000 * n))) for _ in range(100))
     least = min(bounds.catoni(*given, lam=lam) for lam in grid)
@@ -206,28 +170,23 @@ def _catoni_minimum(rng: Random) -> str | None:
 
 
 def _one_c(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng, 1)
+    risk, kl, n, delta = given = four(rng, 1)
     C = 10 ** rng.uniform(-8, 2.8)
     value = exact.fixed_c(risk, arb(kl) - arb(delta).log(), n, C)
     return Case(f"one C{(*given, C)}", bounds.catoni_fixed(*given, C=C), risk, exact.closed(value))
 
 
-def _grid(rng: Random, n: int) -> dict[str, Any]:
-    several = [10 ** rng.uniform(-6, 1) for _ in range(rng.randrange(2, 6))]
-    return rng.choice([{}, {"guess": _rate(rng)}, {"guess": _risk(rng, n)}, {"C": several}])
-
-
 def _catoni_fixed(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng, 1)
-    way = _grid(rng, n)
+    risk, kl, n, delta = given = four(rng, 1)
+    way = grid_of(rng, n)
     grid = way.get("C") or bounds.fixed_c_grid(n, way.get("guess"))
     excess = exact.wealth_excess(risk, arb(kl) - arb(delta).log(), n, grid)
     return Case(f"catoni_fixed{given}, {way}", bounds.catoni_fixed(*given, **way), risk, excess)
 
 
 def _disintegrated_fixed(rng: Random) -> Case:
-    risk, _, n, delta = _four(rng, 1)
-    (ratio, networks), way = _log_ratio(rng, n), _grid(rng, n)
+    risk, _, n, delta = four(rng, 1)
+    (ratio, networks), way = log_ratio(rng, n), grid_of(rng, n)
     found = bounds.disintegrated_fixed(risk, ratio, n, delta, networks=networks, **way)
     grid = way.get("C") or bounds.fixed_c_grid(n, way.get("guess"))
     total = arb(ratio) + arb(networks).log() - arb(delta).log()
@@ -237,7 +196,7 @@ def _disintegrated_fixed(rng: Random) -> Case:
 
 
 def _unexpected_bernstein(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng, 1)
+    risk, kl, n, delta = given = four(rng, 1)
     V = rng.choice([None, rng.uniform(risk**2, 1)])
     k = max(1, math.ceil(math.log2(0.5 * math.sqrt(n / -math.log(delta)))))
     price, second = arb(kl) + (k / arb(delta)).log(), arb(risk if V is None else V)
@@ -251,7 +210,7 @@ def _unexpected_bernstein(rng: Random) -> Case:
 
 
 def _relaxed(rng: Random) -> Case:
-    risk, kl, n, delta = given = _four(rng)
+    risk, kl, n, delta = given = four(rng)
     c, r = exact.complexity(arb(kl), n, delta), arb(risk)
     name = rng.choice(["mcallester", "quadratic", "thiemann", "catoni_c"])
     free: dict[str, float] = {}
@@ -270,10 +229,10 @@ def _relaxed(rng: Random) -> Case:
 
 
 def _split_kl(rng: Random) -> Case:
-    _, kl, n, delta = _four(rng)
+    _, kl, n, delta = four(rng)
     count = rng.randrange(1, 5)
     levels = sorted({0.0, *(round(rng.random(), 6) + 1e-3 for _ in range(count))})
-    parts = sorted((_risk(rng, n) for _ in levels[1:]), reverse=True)
+    parts = sorted((risk_of(rng, n) for _ in levels[1:]), reverse=True)
     steps = [arb(b) - arb(a) for a, b in pairwise(levels)]
     c = exact.complexity(arb(kl), n, delta, 2 * len(steps))
     value = sum(
@@ -287,7 +246,7 @@ def _split_kl(rng: Random) -> Case:
 
 
 def _c_bound(rng: Random) -> Case:
-    risk, kl, n, delta = _four(rng)
+    risk, kl, n, delta = four(rng)
     apart = min(0.5, 2 * risk * (1 - risk)) * rng.choice([1.0, rng.random()])
     r = exact.root(exact.kl_excess(risk, exact.complexity(arb(kl), n, delta, 4)), risk, 1)
     c = exact.complexity(2 * arb(kl), n, delta, 4)
@@ -298,14 +257,14 @@ def _c_bound(rng: Random) -> Case:
 
 
 def _kl_chernoff(rng: Random) -> Case:
-    draws, mean, delta = 10 ** rng.uniform(0, 15), _rate(rng), _delta(rng)
+    draws, mean, delta = 10 ** rng.uniform(0, 15), rate_of(rng), delta_of(rng)
     found = bounds.kl_chernoff(mean, draws, delta)
     excess = exact.kl_excess(mean, exact.price(delta, draws))
     return Case(f"kl_chernoff{mean, draws, delta}", found, mean, excess)
 
 
 def _bernstein(rng: Random) -> Case:
-    draws, mean, delta = 10 ** rng.uniform(0, 15), _rate(rng), _delta(rng)
+    draws, mean, delta = 10 ** rng.uniform(0, 15), rate_of(rng), delta_of(rng)
     variance = rng.choice([0.0, rng.random() / 4, 10 ** rng.uniform(-20, 0)])
     value = exact.bernstein(arb(mean), arb(variance), arb(draws), arb(delta))
     found = bounds.bernstein(mean, variance, draws, delta)
@@ -313,7 +272,7 @@ def _bernstein(rng: Random) -> Case:
 
 
 def _empirical_bernstein(rng: Random) -> Case:
-    draws, mean, delta = _n(rng, 2), _rate(rng), _delta(rng)
+    draws, mean, delta = size_of(rng, 2), rate_of(rng), delta_of(rng)
     V, log = rng.choice([0.0, rng.random() / 4]), (2 / arb(delta)).log()
     value = arb(mean) + (2 * arb(V) * log / draws).sqrt() + 7 * log / (3 * (arb(draws) - 1))
     found = bounds.empirical_bernstein(mean, V, draws, delta)
@@ -321,7 +280,7 @@ def _empirical_bernstein(rng: Random) -> Case:
 
 
 def _stratified_bernstein(rng: Random) -> Case:
-    mean, n, T, delta = _rate(rng), _n(rng), 2 * rng.randrange(1, 500), _delta(rng)
+    mean, n, T, delta = rate_of(rng), size_of(rng), 2 * rng.randrange(1, 500), delta_of(rng)
     within = rng.choice([0.0, 0.5, rng.random() / 2, 10 ** rng.uniform(-12, -1)])
     pairs, draws, half = n * (T // 2), n * T, arb(delta) / 2
     twice = exact.root(exact.kl_excess(2 * within, -half.log() / pairs), 2 * within, 1)
@@ -332,8 +291,8 @@ def _stratified_bernstein(rng: Random) -> Case:
 
 
 def _betting(rng: Random) -> Case:
-    count, delta = int(10 ** rng.uniform(0, 3)), _delta(rng)
-    shape, near = 10 ** rng.uniform(-2, 1), _rate(rng)
+    count, delta = int(10 ** rng.uniform(0, 3)), delta_of(rng)
+    shape, near = 10 ** rng.uniform(-2, 1), rate_of(rng)
     draws = [rng.betavariate(shape * max(near, 1e-9), shape) for _ in range(count)]
     bets, x = _bets(np.array(draws), delta).tolist(), [arb(v) for v in draws]
 
@@ -345,99 +304,9 @@ def _betting(rng: Random) -> Case:
     return Case(f"betting({draws}, {delta})", found, math.fsum(draws) / count, excess)
 
 
-def _plan(rng: Random) -> str | None:
-    """The bounds expected at the typical and the cautious count, and the bound at the n needed."""
-    error = rng.choice([0.0, rng.random() / 2, round(rng.random() / 2, 2)])
-    fraction, delta = rng.choice([0.1, 0.25, 0.5, rng.uniform(0.05, 0.95)]), _delta(rng)
-    plan = Plan((Split(fraction, error),), kl=rng.choice([0.0, 1.0, 30.0]), delta=delta)
-    n, wanted = _n(rng, 400, 1e9), error + rng.uniform(0.02, 0.9) * (1 - error)
-    for row in plan.expected(n):
-        for cautious, found in enumerate((row.typical, row.cautious)):
-            if not _holds(plan, row.method, error, row.bound_set, cautious, found):
-                return f"{plan}.expected({n}): {row.method} {found!r} does not hold"
-    for row in plan.needed(wanted):
-        for cautious, size in enumerate((row.typical, row.cautious)):
-            m = size and size - round((1 - fraction) * size)
-            if m and not _holds(plan, row.method, error, m, cautious, wanted):
-                return f"{plan}.needed({wanted!r}): {row.method} {size} is not enough"
-    return None
-
-
-def _quantile(n: int, p: float, least: int) -> int:
-    """The smallest k ≥ least with P(Bin(n, p) ≤ k) ≥ 0.9, by bisection in Arb."""
-    if p == 0 or exact.tail(least, n, p)[0] >= CAUTIOUS:
-        return least
-    low, high = least, min(n, least + 4 + 4 * math.ceil(math.sqrt(n * p * (1 - p))))
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if exact.tail(middle, n, p)[0] >= CAUTIOUS else (middle, high)
-    return high
-
-
-def _holds(plan: Plan, method: str, error: float, m: int, cautious: int, p: float) -> bool:
-    """Whether p is at least the bound at the typical or the cautious number of errors of m."""
-    if p >= 1:
-        return True
-    k, half = math.ceil(m * error - 1e-9), plan.delta / 2
-    k = _quantile(m, error, k) if cautious else k
-    if method == "held-out":
-        excess = exact.tail_excess(k, m, plan.delta)
-    elif method == "small-kl":
-        excess = exact.kl_excess(k / m, exact.complexity(arb(plan.kl), m, half))
-    else:
-        total = arb(plan.kl) - arb(half).log()
-        excess = exact.wealth_excess(k / m, total, m, bounds.fixed_c_grid(m, error))
-    return k < m and bool(excess(p) >= 0)
-
-
-def _verified(rng: Random) -> str | None:
-    """The verifier's own theorem accepts the bound that the library's gives."""
-    name = rng.choice(list(VERIFIED))
-    theorem, row = THEOREMS[name], VERIFIED[name]
-    risk, kl, n, delta = _four(rng)
-    free: dict[str, Any] = {}
-    if name == "held-out":
-        risk = _errors(rng, n) / n
-    if name.startswith("held-out"):
-        kl = 0.0
-    if name.startswith("disintegrated"):
-        kl = rng.choice([-1, 1, 1]) * kl
-    if "guess" in theorem.free and rng.random() < 0.5:
-        free["guess"] = _risk(rng, n)
-    if name == "catoni":
-        free["lam"] = bounds.catoni_lambda(risk, kl, n, delta)
-    bound = theorem.bound(risk, kl, n, delta, **free)
-    named = {"guess": free.get("guess"), "lambda": free.get("lam"), "alpha": bounds.ALPHA}
-    parameters = {key: value for key, value in named.items() if value is not None}
-    call = f"{name}{risk, kl, n, delta, free} = {bound!r}"
-    with ctx.workprec(128):
-        terms = Terms(arb(risk), row.networks * arb(kl), n, arb(delta), parameters)
-        value = row.markov * row.value(terms)
-    if bound < 1 and not arb(bound) >= value:
-        return f"{call} is refused, {value.str(20)} needed"
-    needed = min(1.0, float(value.upper()))
-    room = CLOSE * abs(bound - theorem.factor * risk) + 2 * ULPS * bound + 1e-300
-    return f"{call}, but {needed!r} is enough for the verifier" if bound - needed > room else None
-
-
-def _error_counts(rng: Random) -> str | None:
-    """A rate of errors counts as the errors that it stands for, and any other rate as more."""
-    n = _n(rng)
-    k = _errors(rng, n)
-    if k == 0 or k >= n:
-        return None
-    delta, above = 0.05, math.nextafter(k / n, 1.0)
-    same = bounds.clopper_pearson(k / n, n, delta)
-    if same != bounds.clopper_pearson((k - 0.5) / n, n, delta):
-        return f"{k}/{n} does not count as {k} errors"
-    least = math.ceil(Fraction(above) * n)
-    more = bounds.clopper_pearson(above, n, delta)
-    return f"{above!r} of {n} counts as fewer errors than {least}" if more < same else None
-
-
 KINDS: dict[str, Callable[[Random], Case | str | None]] = {
     "clopper_pearson": _clopper_pearson,
-    "clopper_pearson, counts": _error_counts,
+    "clopper_pearson, counts": promises.error_counts,
     "kl_inverse": _kl_inverse,
     "kl_inverse_below": _kl_inverse_below,
     "kl_chernoff": _kl_chernoff,
@@ -458,6 +327,6 @@ KINDS: dict[str, Callable[[Random], Case | str | None]] = {
     "empirical_bernstein": _empirical_bernstein,
     "stratified_bernstein": _stratified_bernstein,
     "betting": _betting,
-    "Plan": _plan,
-    "verify": _verified,
+    "Plan": promises.plan,
+    "verify": promises.verified,
 }

@@ -92,5 +92,11 @@ def disintegrated(
     if not (networks >= 1 and networks == int(networks)):
         raise ValueError(f"networks must be a whole number of at least 1, got {networks}")
     check(risk, 0.0, n, delta, least_n=8)
-    total = log_ratio + math.log(2 * math.sqrt(n) * networks / delta)
+    odds = 2 * math.sqrt(n) * networks / delta
+    log = (
+        math.log(odds)
+        if odds < math.inf
+        else math.log(2 * math.sqrt(n) * networks) - math.log(delta)
+    )
+    total = log_ratio + log
     return kl_inverse(risk, upward(max(0.0, total + 1e-12) / n))
