@@ -9,8 +9,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -467,3 +469,30 @@ def test_a_folder_of_an_earlier_version_knows_no_spellings(place):
     assert features_sha256(old.rows(rows())) == features_sha256(layout.rows(rows()))
     with pytest.raises(DataError, match="'1' is a number, but the training set has other texts"):
         layout.model_copy(update={"spellings": {}}).rows(rows())
+
+
+class Codes(TransformerMixin, BaseEstimator):
+    """Numbers of categories by their places among all, as some libraries read them."""
+
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        return np.stack([X["owned"].cat.codes, X["weight"].astype(float)], axis=1)
+
+
+def test_columns_keep_their_categories_and_what_objects_hold():
+    """Two frames of the same types may differ in the order of categories, and in objects."""
+    frame = table()[["owned", "weight"]].astype({"owned": "category", "weight": object})
+    model = CertifiedClassifier(make_pipeline(Codes(), GaussianNB()), random_state=0, repeats=True)
+    model.fit(frame[:N], table()["kind"][:N])
+    there = frame[N:]
+    expected = model.predict(there).tolist()
+    other = there["owned"].cat.set_categories(["yes", "unseen", "no"])
+    assert (other.cat.codes != there["owned"].cat.codes).any()
+    assert model.predict(there.assign(owned=other)).tolist() == expected
+    texts = pd.Series([f" {v!r} " for v in there["weight"]], there.index, object)
+    assert model.predict(there.assign(weight=texts)).tolist() == expected
+    with pytest.raises(DataError, match="column 'weight': 'x' is not a number"):
+        model.predict(there.assign(weight=pd.Series("x", there.index, object)))

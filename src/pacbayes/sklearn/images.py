@@ -16,6 +16,8 @@ __all__ = ["blueprint_of", "choice_of", "flat", "own_code", "shape_of"]
 
 def flat(X: Any) -> Any:
     """Return examples as rows of features; images (n, c, h, w) are flattened."""
+    if hasattr(X, "__array__") and not hasattr(X, "__getitem__"):  # rows of it are taken later
+        X = np.asarray(X)
     return X.reshape(len(X), -1) if isinstance(X, np.ndarray) and X.ndim > 2 else X
 
 
