@@ -278,7 +278,7 @@ def test_the_verifier_imports_little_later():
     ours = reached(*VERIFIER)
     later = {module: foreign(imported(path, later=True)) for module, path in ours.items()}
     others = {(m.removeprefix("pacbayes."), name) for m, names in later.items() for name in names}
-    tables = {f"data.{name}" for name in ("arrow", "cells", "text_file")}
+    tables = {f"data.{name}" for name in ("arrow", "cells", "later", "text_file")}
     expected = {("redraw", "scipy"), ("data.dataset", "torch")}
     assert others == expected | {(module, "pyarrow") for module in tables}
 

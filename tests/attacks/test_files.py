@@ -74,7 +74,7 @@ def test_11_tandem_does_not_cover_a_vote_of_some_draws(run_cli, csv, tmp_path):
     run = tmp_path / "run"
     run_cli("train", "--dataset", csv, "--widths", "none", "--epochs", "1", "--out", run)
     for bound, remarked in (("tandem", True), ("first-order", False)):
-        run_cli("certify", run, "--bound", bound, "-T", "4")
+        run_cli("certify", run, "--bound", bound, "-T", "4", "--replace")
         _, _, err = run_cli("predict", run, csv, "--method", "vote", "-T", "1")
         assert ("covers the vote of all of Q, not of some draws" in err) == remarked
 

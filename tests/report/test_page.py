@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import pytest
 
-from pacbayes import paper
 from pacbayes.bounds import percent_up
 from pacbayes.certificates import explanation
 from pacbayes.certificates.reading import read_certificate
 from pacbayes.certificates.remarks import largest_class
 from pacbayes.files import load_tensors
+from pacbayes.paper.printed import RESULTS
 from pacbayes.report import collect, networks, report, voting
 from pacbayes.report import page as page_of
 from pacbayes.report.certificates import pieces
@@ -171,7 +171,7 @@ def test_its_numbers_are_those_of_the_certificates(made, page, read):
 
 
 def test_a_comparable_result_of_the_paper_is_on_the_same_axis(made, page, read, monkeypatch):
-    result = paper.RESULTS["fix-lambda", "relu"]
+    result = RESULTS["fix-lambda", "relu"]
     for module in (explanation, networks):
         monkeypatch.setattr(module, "paper_result", lambda record: result)
     compared = page_of(collect(made.folder))

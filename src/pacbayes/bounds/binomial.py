@@ -81,8 +81,7 @@ def quantile(probability: float, n: int, p: float) -> int:
     """Return the smallest k for which P(Bin(n, p) ≤ k) is shown to be at least a probability."""
     from scipy.stats import binom
 
-    num, den = p.as_integer_ratio()
-    rest = 1 - probability
+    n, (num, den), rest = int(n), p.as_integer_ratio(), 1 - probability  # exact integers
 
     def enough(k: int) -> bool:
         if not 0 <= k < n or num == 0:

@@ -18,7 +18,7 @@ Command = Callable[..., None]
 # Where the commands are that work on saved classifiers or make them.
 _COMMANDS = ("certify", "verify", "predict", "export")
 _HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
-_RUNS_ALONE = ("plot",)  # of the commands that take a folder
+_TAKE_ALL = ("plot", "report")  # commands that tell the kinds apart themselves, or take networks
 
 
 def by_kind(command: Command) -> Command:
@@ -28,7 +28,7 @@ def by_kind(command: Command) -> Command:
     each prior scale stands for the best of them.
     """
     home = _HOMES.get(command.__name__, "")
-    if not home and command.__name__ not in _RUNS_ALONE:
+    if not home and command.__name__ not in _TAKE_ALL:
         return command
     parameters = inspect.signature(command).parameters
     first = next(iter(parameters))

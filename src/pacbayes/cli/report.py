@@ -27,7 +27,7 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
 ) -> None:
-    """Write one HTML page about a trained run, a saved classifier or a sweep.
+    """Write one HTML page about a run, a saved classifier or a sweep.
 
     Shows the certificate in words and as a picture, candidates, training curves, weights, uncertain
     examples, mistakes, and the commands that reproduce and check them. The page is self-contained.

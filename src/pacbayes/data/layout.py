@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from scipy.sparse import issparse
 
 from pacbayes.data.arrow import as_arrow
 from pacbayes.data.cells import TRUTH
@@ -17,7 +16,7 @@ from pacbayes.data.cells import is_missing as says_missing
 from pacbayes.data.dataset import DataError
 from pacbayes.data.frame import Column, Frame, Kind
 from pacbayes.data.later import as_array, read_matched, spellings_of
-from pacbayes.data.values import columns_of, is_framed, is_missing, is_numeric
+from pacbayes.data.values import columns_of, is_framed, is_missing, is_numeric, is_sparse
 
 __all__ = ["Layout", "Rows", "table_of"]
 
@@ -140,7 +139,7 @@ class Layout(BaseModel):
         Raises:
             DataError: a column is missing, or holds something else than when it was fitted.
         """
-        if isinstance(X, Rows) or issparse(X):
+        if isinstance(X, Rows) or is_sparse(X):
             return X
         if self.library not in ("pandas", "list"):
             self._check_same(X)

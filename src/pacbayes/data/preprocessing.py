@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import _safe_indexing
 from torch import Tensor
@@ -16,7 +15,7 @@ from pacbayes.data.encoding import Encoding
 from pacbayes.data.fitting import fit_encoding
 from pacbayes.data.foreign import give
 from pacbayes.data.frame import Column, Frame, Kind
-from pacbayes.data.values import columns_of, is_framed, numbers_of
+from pacbayes.data.values import columns_of, is_framed, is_sparse, numbers_of
 
 __all__ = ["Standardiser", "fitted", "in_numbers", "refuse_batch_effects", "transformed"]
 
@@ -54,7 +53,7 @@ def transformed(transformer: Any, x: Any) -> Tensor:
     """Return features for a network, (n, d) in float32."""
     done: Any = x if transformer is None else give(transformer.transform, x)
     with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
-        dense = done.toarray() if issparse(done) else np.asarray(done)
+        dense = done.toarray() if is_sparse(done) else np.asarray(done)
         features = torch.tensor(dense.astype(np.float32))
     if not torch.isfinite(features).all():
         raise ValueError("a feature is NaN or too large for float32; scale it by a constant")

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
-__all__ = ["columns_of", "is_framed", "is_missing", "is_numeric", "numbers_of"]
+__all__ = ["columns_of", "is_framed", "is_missing", "is_numeric", "is_sparse", "numbers_of"]
 
 Array = NDArray[Any]
 
@@ -20,9 +19,14 @@ def is_framed(X: Any) -> bool:
     return any(hasattr(X, name) for name in ("iloc", "__arrow_c_stream__", "__dataframe__"))
 
 
+def is_sparse(X: Any) -> bool:
+    """Tell whether X is a sparse matrix of SciPy, which need not be installed."""
+    return hasattr(X, "tocsr")
+
+
 def columns_of(X: Any) -> Iterator[Array]:
     """Yield the columns of an array or a data frame."""
-    if issparse(X):
+    if is_sparse(X):
         raise ValueError(
             "sparse input is not supported by the default candidates: call X.toarray(), or give "
             "estimator= or candidates= that take it"
