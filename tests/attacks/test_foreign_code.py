@@ -24,6 +24,7 @@ from pacbayes.data.sample import NoSampleError
 from pacbayes.networks.bodies import Deterministic
 from pacbayes.networks.frozen import frozen_features
 from pacbayes.networks.stochastic import stochastic
+from pacbayes.networks.weights import prior_weights, scores
 
 pytestmark = pytest.mark.filterwarnings("ignore:The certificate of .* is above")
 
@@ -569,6 +570,24 @@ def test_in_place_modules_are_certified_as_if_they_copied(tensors):
         )
         assert torch.equal(x, before)
     assert results[0] == results[1]
+
+
+class WritesItsWeights(Copying):
+    def forward(self, x):
+        a = super().forward(x)
+        with torch.no_grad():
+            self.inner.weight.mul_(0.5)
+        return a
+
+
+def test_a_module_cannot_write_into_the_weights_of_a_kept_network(tensors):
+    x = tensors[0].double()
+    whole = nn.Sequential(WritesItsWeights(), nn.Linear(3, 1))
+    network = stochastic(whole, seed=0).double().eval()
+    weights = prior_weights(network)
+    before = {name: w.clone() for name, w in weights.items()}
+    assert torch.equal(scores(network, weights, x), scores(network, weights, x))
+    assert all(torch.equal(w, before[name]) for name, w in weights.items())
 
 
 # --- preprocessing of PACBayesClassifier ---

@@ -70,8 +70,9 @@ def test_some_repeats_are_natural_where_no_column_is_continuous():
     discrete = TABLES["categories"]
     chosen = np.r_[np.arange(190), np.arange(10)]
     check_copies(discrete.iloc[chosen], ZEROS, repeats=False)
-    with pytest.raises(NoSampleError, match="10 of 200"):
-        check_copies(MIXED.iloc[chosen], ZEROS, repeats=False)
+    for table in (MIXED.iloc[chosen], NUMBERS[chosen]):
+        with pytest.raises(NoSampleError, match="10 of 200"):
+            check_copies(table, ZEROS, repeats=False)
 
 
 def test_rows_without_their_distinctive_value_may_coincide():
@@ -157,11 +158,14 @@ def test_columns_that_differ_in_most_rows_are_those_counted_one_by_one(dtype):
     rng = np.random.default_rng(3)
     n = 3000
     levels = [2, 300, 1400, 1700, 2000, 4000, 10**6]
-    table = np.stack([rng.integers(0, k, n) for k in levels], axis=1).astype(dtype)
+    columns = [rng.integers(0, k, n) for k in levels]
+    columns.append(np.where(np.arange(n) < 0.48 * n, 0, np.arange(n)))
+    table = np.stack(columns, axis=1).astype(dtype)
     counted = [j for j, c in enumerate(table.T) if len(np.unique(c)) > n / 2]
     assert _varied(table) == counted
     if dtype is np.float64:
         assert 0 < len(counted) < len(levels)
+        assert len(levels) in counted  # in which nearly half are the same
         table[: n // 4] = np.nan
         counted = [j for j, c in enumerate(table.T) if len(np.unique(c[n // 4 :])) > n / 2]
         assert _varied(table) == counted
