@@ -3,10 +3,12 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import scipy.stats
 
 from pacbayes.bounds import binomial
+from pacbayes.bounds.monte_carlo import clopper_pearson
 
 
 def tail(k, n, p):
@@ -33,3 +35,13 @@ def test_the_quantile_is_exact_however_good_a_guess_scipy_makes(off, monkeypatch
         for p in (0.0, 1e-12, 0.02, 0.3, 0.5, 0.9, 0.97, 0.999):
             k = next(k for k in range(n + 1) if tail(k, n, p) >= Fraction(0.9))
             assert binomial.quantile(0.9, n, p) == k
+
+
+@pytest.mark.parametrize("n", [1505, 10**12])
+@pytest.mark.parametrize("integer", [np.int64, np.uint64])
+def test_the_integers_of_numpy_do_not_overflow(integer, n):
+    k = integer(n // 28)
+    assert binomial.upper_limit(k, integer(n), 0.05) == binomial.upper_limit(int(k), n, 0.05)
+    assert binomial.quantile(0.9, integer(n), 0.97) == binomial.quantile(0.9, n, 0.97)
+    rate = np.float64(int(k) / n)
+    assert clopper_pearson(rate, integer(n), 0.05) == clopper_pearson(float(rate), n, 0.05)

@@ -58,6 +58,7 @@ def upper_limit(errors: int, n: int, delta: float) -> float:
     The tail at the result is shown to be at most δ. The search starts at scipy's quantile, which is
     not trusted, and follows the tangents of the logarithm of the tail.
     """
+    errors, n = int(errors), int(n)  # those of NumPy overflow
     rate, p = errors / n, float(_scipy_quantile()(errors + 1, n - errors, delta))
     room = abs(p - rate)  # the result may be above the solution by a millionth of this
     if n <= _ORDINARY and 5e-7 * room >= _MARGIN / 10 * p > 0:
@@ -81,7 +82,7 @@ def quantile(probability: float, n: int, p: float) -> int:
     """Return the smallest k for which P(Bin(n, p) ≤ k) is shown to be at least a probability."""
     from scipy.stats import binom
 
-    n, (num, den), rest = int(n), p.as_integer_ratio(), 1 - probability  # exact integers
+    n, (num, den), rest = int(n), p.as_integer_ratio(), 1 - probability
 
     def enough(k: int) -> bool:
         if not 0 <= k < n or num == 0:

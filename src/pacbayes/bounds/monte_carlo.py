@@ -158,7 +158,7 @@ def clopper_pearson(risk: float, n: int, delta: float) -> float:
     numerator, denominator = risk.as_integer_ratio()
     errors = -(-numerator * int(n) // denominator)
     errors -= errors > 0 and (errors - 1) / n == risk  # k/n may be rounded to above k/n
-    return 1.0 if errors >= n else upper_limit(errors, int(n), delta)
+    return 1.0 if errors >= n else upper_limit(errors, n, delta)
 
 
 def _check(mean: float, draws: float, delta: float) -> None:
