@@ -881,7 +881,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("bounds/binomial.py", "1 / 12 - r * (1 / 360", "1 / 12 - r * (1 / 300", INVERSES),
     ("bounds/binomial.py", "(ai - 1.0) * (n + i)", "ai * (n + i)", INVERSES),
     ("bounds/binomial.py", "not 0 <= k < n", "not 0 <= k < n - 1", BINOMIAL),
-    ("bounds/binomial.py", "rest = 1 - probability", "rest = 1 - probability**2", PLAN),
+    ("bounds/binomial.py", ", 1 - probability", ", 1 - probability**2", PLAN),
     ("bounds/binomial.py", "while enough(k - 1):", "while False:", BINOMIAL),
     ("bounds/binomial.py", "while not enough(k):", "while False:", BINOMIAL),
     ("bounds/binary_kl.py", "math.copysign(term, sign)", "term", INVERSES),
