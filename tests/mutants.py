@@ -512,7 +512,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "runs/lease.py",
         "if not self._created(own, token)",
         "if self._created(own, token) is None",
-        "tests/paper/test_store.py",
+        "tests/runs/test_lease.py tests/paper/test_store.py",
     ),
     (
         "networks/architecture.py",

@@ -1,5 +1,6 @@
-"""A lease whose file cannot be read for a moment is still its holder's."""
+"""A lease has one holder, also where files cannot be read or appear at the last moment."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,18 @@ def test_a_lease_that_cannot_be_released_is_an_error(tmp_path, unreadable):
         unreadable.append(True)
     unreadable.clear()
     assert [path.name for path in tmp_path.iterdir()] == ["lease"]
+
+
+def test_whoever_comes_second_to_create_a_lease_does_not_hold_it(tmp_path, monkeypatch):
+    """Another process creates the file after this one saw none."""
+    lease, link = Lease(tmp_path / "lease", patience=60), os.link
+
+    def late(part, file):
+        monkeypatch.setattr(os, "link", link)
+        Path(file).write_text("somebody else's token")
+        link(part, file)
+
+    monkeypatch.setattr(os, "link", late)
+    with lease.held() as ours:
+        assert not ours
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["somebody else's token"]
