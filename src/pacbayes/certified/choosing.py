@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 
-from pacbayes.certificates.remarks import above_constant
+from pacbayes.certificates.remarks import remarked
+from pacbayes.certificates.units import of_units
 from pacbayes.certified.abstention import threshold_for
 from pacbayes.certified.candidates import MEAN, answer, mean_of, probabilities, shares
 from pacbayes.certified.claims import (
@@ -25,7 +26,6 @@ from pacbayes.certified.claims import (
     share_out,
 )
 from pacbayes.certified.contest import Chosen, Contest, fit_candidates
-from pacbayes.certified.losses import of_units
 from pacbayes.certified.predictor import labels_of
 from pacbayes.certified.voting import choose_vote
 from pacbayes.data.foreign import ask
@@ -59,10 +59,7 @@ def choose(contest: Contest) -> Chosen:
 def _remarked(contest: Contest, chosen: Chosen) -> Chosen:
     """Add a remark to a certificate that is above the error of a constant answer."""
     plain = chosen.certificate
-    remark = above_constant(plain.bound, contest.y, contest.groups)
-    if remark is None or contest.loss.costs is not None:
-        return chosen
-    loud = replace(plain, remarks=(remark,))
+    loud = remarked(plain, contest.y, contest.groups)
     issued = {name: loud if c is plain else c for name, c in chosen.certificates.items()}
     return replace(chosen, certificate=loud, certificates=issued)
 

@@ -16,10 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, validate_data
 
 from pacbayes.bounds.domain import check_probability
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.remarks import CertificateWarning
 from pacbayes.certified.asking import check_answers
 from pacbayes.certified.candidates import answer, mean_weights, named, probabilities
-from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, choose
 from pacbayes.certified.contest import Chosen, Contest
 from pacbayes.certified.copies import check_examples, first_of_each
@@ -237,7 +237,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.candidates_ = chosen.fitted
         self.bound_set_ = contest.split.bound
         self.evidence_ = evidence_of(chosen, contest)
-        self.certificate_: HeldOutCertificate | None = chosen.certificate
+        self.certificate_: Certificate | None = chosen.certificate
         self.certificates_ = chosen.certificates
         if self.choose == "vote":
             self.weights_ = chosen.weights

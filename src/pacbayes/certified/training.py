@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certified.candidates import default_candidates
-from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import ANSWERED, UNANSWERED
 from pacbayes.certified.classifier import CertifiedClassifier
 from pacbayes.certified.saved.folder import save_classifier
@@ -66,7 +66,7 @@ class FittedModel:
     test_size: int
 
     @property
-    def others(self) -> list[HeldOutCertificate]:
+    def others(self) -> list[Certificate]:
         """The certificates of single classes, answered examples and unanswered ones."""
         model = self.model
         found = [*(getattr(model, "class_certificates_", None) or {}).values()]

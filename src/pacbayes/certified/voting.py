@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from pacbayes.certified.candidates import answer, shares
-from pacbayes.certified.claims import OVERALL, BoundSet, share_out
+from pacbayes.certified.claims import OVERALL, VOTES, BoundSet, share_out
 from pacbayes.certified.contest import Chosen, Contest, fit_candidates
 from pacbayes.certified.predictor import labels_of
-from pacbayes.certified.votes import WeightedVote, best_vote, vote_of
+from pacbayes.certified.votes import WeightedVote, best_vote
 
 __all__ = ["choose_vote"]
-
-_VOTES = ("first-order", "tandem")
 
 
 def choose_vote(contest: Contest) -> Chosen:
@@ -27,22 +23,12 @@ def choose_vote(contest: Contest) -> Chosen:
     predicted = {name: labels_of(answer(m, X), len(y)) for name, m in fitted.items()}
     wrong = np.array([labels != y for labels in predicted.values()])
     prior = shares(list(fitted), contest.settings["shares"])
-    ledger = share_out(contest.settings["delta"], _VOTES, (0.5, 0.5), [OVERALL])
-    best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in _VOTES),
+    ledger = share_out(contest.settings["delta"], VOTES, (0.5, 0.5), [OVERALL])
+    best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in VOTES),
                key=lambda vote: vote.bound)  # fmt: skip
     model = WeightedVote(list(fitted.values()), best.weights, contest.classes)
-    labels = model.of(list(predicted.values()))
     there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed)
-    issued = {}
-    for t in _VOTES:  # both hold for all weights at once
-        vote = vote_of(wrong, groups, prior, ledger[t], t)(best.weights)
-        issued[t] = replace(
-            there.overall(t, labels),
-            bound=vote.bound,
-            theorem=t,
-            kl=vote.kl,
-            predictor=f"weighted vote of {len(fitted)} candidates",
-        )
+    issued = there.votes(wrong, prior, best.weights, model.of(list(predicted.values())))
     return Chosen(
         name="vote",
         estimator=model,

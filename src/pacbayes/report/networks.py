@@ -20,7 +20,7 @@ from pacbayes.certificates.explanation import (
     steps,
 )
 from pacbayes.certificates.reading import read_certificate
-from pacbayes.certificates.remarks import largest_class
+from pacbayes.certificates.remarks import largest_class, remarked
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
@@ -37,7 +37,6 @@ from pacbayes.runs.code import FILE
 from pacbayes.runs.folder import Run
 from pacbayes.runs.prediction import TestErrors
 from pacbayes.runs.record import RunRecord
-from pacbayes.runs.run import remarked
 from pacbayes.training.checkpoints import read_history
 from pacbayes.verify import Finding, verify
 
@@ -152,7 +151,7 @@ def _shown(
         findings=checked.findings,
         marks=tuple(_marks(c, errors, record)),
         paper=None if paper_result(record) is None else f"paper, {_column(record)}",
-        remarks=remarked(c, data).remarks,
+        remarks=remarked(c, data.y_train, data.groups, data.classes).remarks,
         unchecked="" if measured else "the training risk was not recomputed",
     )
 

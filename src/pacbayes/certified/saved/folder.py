@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certified.candidates import MEAN, mean_of
-from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, class_claim, part_of
+from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, VOTES, class_claim, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.saved.data_file import check_same, table_bytes
 from pacbayes.certified.saved.networks import as_plain, from_plain
@@ -91,7 +91,7 @@ def save_classifier(
             issue(building, model.certificate_.part, _all_certificates(model))
 
 
-def issue(folder: Path, chosen: str, certificates: Sequence[HeldOutCertificate]) -> None:
+def issue(folder: Path, chosen: str, certificates: Sequence[Certificate]) -> None:
     """Write certificate.json, which names the run.json it belongs to."""
     record = {
         "kind": KIND,
@@ -143,7 +143,7 @@ def _libraries() -> dict[str, str]:
     return {name: import_module(module).__version__ for name, module in _MODULES.items()}
 
 
-def _all_certificates(model: CertifiedClassifier) -> list[HeldOutCertificate]:
+def _all_certificates(model: CertifiedClassifier) -> list[Certificate]:
     found = [*model.certificates_.values(), *getattr(model, "class_certificates_", {}).values()]
     rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
     return found + [certificate for certificate in rest if certificate is not None]
@@ -206,9 +206,9 @@ def _restore(
         model.weights_ = dict(zip(fitted, evidence.weights.tolist(), strict=True))
         members = list(fitted.values())
         model.estimator_ = WeightedVote(members, evidence.weights, model.classes_)
-    part, issued = read_certificates(folder) or (None, {})
+    part, issued = read_certificates(folder, record, evidence) or (None, {})
     model.certificate_ = None if part is None else issued[part]
-    names = ("first-order", "tandem") if record.choose == "vote" else tuple(record.shares)
+    names = VOTES if record.choose == "vote" else tuple(record.shares)
     several = len(record.claims) > 1
     parts = {name: part_of(name, OVERALL, several=several) for name in names}
     model.certificates_ = {name: issued[part] for name, part in parts.items() if part in issued}
