@@ -51,13 +51,12 @@ class Beside:
 
 def sentence(c: Certificate) -> str:
     """Say which predictor the certificate covers, and with which probability."""
-    of = "" if c.class_name is None else f" of class {c.class_name}"
     sampled = "" if c.draws is None else " and of the sampled networks"
-    new = "error on new examples" if c.unit != "groups" else c.quantity
+    new = "" if c.unit == "groups" else " on new examples"
     return (
-        f"With probability {confidence(c.delta)} over the choice of the {c.n} training "
-        f"{c.assumptions.unit}{of}{sampled},\nthis bounds the {new}{of} of the\n"
-        f"{c.predictor}.\nTheorem: {c.bound_name}."
+        f"With probability {confidence(c.delta)} over the choice of the {c.n} {c.unit} in the "
+        f"bound set{sampled},\nthis bounds the {c.quantity}{new} of the\n"
+        f"{c.predictor}.\nTheorem: {c.theorem}."
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pacbayes.bounds import confidence
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Beside, Step, percent
 from pacbayes.certificates.units import of_units
@@ -39,7 +38,6 @@ from pacbayes.report.contents import (
     Table,
     Unit,
     portable,
-    verdict,
 )
 from pacbayes.report.markup import element
 from pacbayes.verify import Finding
@@ -99,8 +97,7 @@ class _Read:
     @property
     def unit(self) -> Unit:
         """How losses are written."""
-        costs = self.record.costs
-        return Unit() if costs is None or max(map(max, costs)) == 1 else Unit(1.0, "")
+        return Unit.of(1.0 if self.record.costs is None else max(map(max, self.record.costs)))
 
     @property
     def where(self) -> str:
@@ -198,20 +195,12 @@ def _shown(f: _Read) -> Shown:
         key="chosen",
         file=CERTIFICATE,
         title=name[:1].upper() + name[1:],
-        quantity=c.quantity,
-        bound=c.bound,
-        vacuous=c.vacuous,
-        sentence=f"With probability {confidence(c.delta)} over the choice of the {c.n} {c.unit} in "
-        f"the bound set, this bounds the {c.quantity} on new examples of the {c.predictor}. "
-        f"Theorem: {c.theorem}.",
+        certificate=c,
         steps=_steps(f) if f.holds else (Step("risk", "claimed, not confirmed", c.bound),),
         marks=tuple(marks),
         beside=tuple(_beside(f)) if f.holds else (),
-        assumptions=tuple(c.assumptions),
         findings=f.findings,
         unchecked="predictions were taken as recorded",
-        remarks=c.remarks,
-        unit=unit,
     )
 
 
@@ -286,21 +275,9 @@ def _guess(f: _Read) -> tuple[str, float]:
 def _claims(f: _Read) -> Iterator[Table]:
     """Yield what is claimed of the chosen predictor beside its mean loss."""
     shown = {f.part, *f.own.values()}
-    if others := [c for part, c in f.issued.items() if part not in shown]:
-        yield Table(
-            caption="What else is certified",
-            header=("about", "at most", "measured", "counted", "pacbayes verify"),
-            rows=tuple(_claim_row(c, f) for c in others),
-            note=f"With probability {confidence(f.certificate.delta)} all of these hold together "
-            "with the certificate above; they share δ.",
-            class_="beside",
-        )
-
-
-def _claim_row(c: Certificate, f: _Read) -> tuple[str, ...]:
-    about = c.quantity if f.evidence.weights is None else f"{c.quantity}, by {c.theorem}"
-    measured = Unit().text(c.risk) if c.n else "–"
-    return about, c.shown, measured, str(c.n), verdict(f.findings)
+    if others := [(c, f.findings) for part, c in f.issued.items() if part not in shown]:
+        note = " with the certificate above; they share δ."
+        yield Table.of_claims("What else is certified", others, note)
 
 
 def _candidates(f: _Read) -> Table:
