@@ -188,7 +188,9 @@ def test_layers_are_merged_if_one_contributes_less_than_zero(contents):
     shifted = (replace(first, points=first.points + 1), replace(last, points=last.points - 1))
     parts = pieces(replace(drawn, steps=(*rest, *shifted)))
     assert [p.class_ for p in parts] == [s.kind for s in rest] + ["kl"]
-    assert math.fsum(p.value for p in parts) == pytest.approx(100 * drawn.certificate.bound, abs=1e-9)
+    assert math.fsum(p.value for p in parts) == pytest.approx(
+        100 * drawn.certificate.bound, abs=1e-9
+    )
 
 
 def test_images_are_shown_as_images_and_rows_with_the_columns_of_the_file(pages, read):
