@@ -52,7 +52,7 @@ from pacbayes.runs.versions import versions
 if TYPE_CHECKING:
     from pacbayes.certified.classifier import CertifiedClassifier
 
-__all__ = ["issue", "load_classifier", "save_classifier"]
+__all__ = ["issue", "load_classifier", "other_certificates", "save_classifier"]
 
 _ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
 _MODULES = {"scikit-learn": "sklearn", "numpy": "numpy", "scipy": "scipy", "skops": "skops"}
@@ -88,7 +88,11 @@ def save_classifier(
         files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
         save_json(building / RUN, _record(model, files, source).model_dump(mode="json"))
         if model.certificate_ is not None:
-            issue(building, model.certificate_.part, _all_certificates(model))
+            issue(
+                building,
+                model.certificate_.part,
+                [*model.certificates_.values(), *other_certificates(model)],
+            )
 
 
 def issue(folder: Path, chosen: str, certificates: Sequence[Certificate]) -> None:
@@ -143,8 +147,9 @@ def _libraries() -> dict[str, str]:
     return {name: import_module(module).__version__ for name, module in _MODULES.items()}
 
 
-def _all_certificates(model: CertifiedClassifier) -> list[Certificate]:
-    found = [*model.certificates_.values(), *getattr(model, "class_certificates_", {}).values()]
+def other_certificates(model: CertifiedClassifier) -> list[Certificate]:
+    """Return the certificates of single classes, answered examples and unanswered ones."""
+    found = [*(getattr(model, "class_certificates_", None) or {}).values()]
     rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
     return found + [certificate for certificate in rest if certificate is not None]
 
