@@ -1,4 +1,4 @@
-"""One record for every certificate; each format writes its own fields of it, and nothing is lost."""
+"""One record for every certificate; each format writes its own fields, and nothing is lost."""
 
 import json
 from dataclasses import replace
