@@ -39,6 +39,7 @@ EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/runs/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
+READING = "tests/certificates/test_reading.py"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
@@ -1044,4 +1045,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("enclosures.py", "max(width, -nats / log_radius)", "nats", ENCLOSURES),
     ("enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", ENCLOSURES),
     ("enclosures.py", "left_out if used < count // 2 else", "", ENCLOSURES),
+    (
+        "certificates/reading.py",
+        'if k != "covers"',
+        "if True",
+        "tests/certificates/test_reading.py",
+    ),
+    ("certificates/certificate.py", "upper = scale * min", "upper = min", READING),
+    ("certified/claims.py", "risk_upper=vote.risk", "risk_upper=total / len(losses)", CERTIFIED),
+    (
+        "certified/saved/record.py",
+        "e.labels[e.rows] for p",
+        "e.labels[e.rows] + 1 for p",
+        CERTIFIED,
+    ),
 ]

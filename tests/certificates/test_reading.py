@@ -131,6 +131,8 @@ def test_without_examples_nothing_is_known():
 def test_the_parts_of_a_cost_add_up_to_its_bound():
     c = counted(scale=3.0)
     assert sum(c.contributions.values()) == pytest.approx(c.bound)
+    assert c.contributions["risk"] == pytest.approx(c.risk)
+    assert c.contributions["monte-carlo"] == pytest.approx(0, abs=1e-9)  # nothing is sampled
 
 
 def test_the_former_name_still_works():
