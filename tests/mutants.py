@@ -39,6 +39,7 @@ EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/runs/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
+READING = "tests/certificates/test_reading.py"
 CERTIFIED = "tests/certified -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/certified/saved/test_counting.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
@@ -171,7 +172,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         CERTIFICATE,
     ),
     (
-        "certificates/certify.py",
+        "bounds/ledger.py",
         "range(1, priors)",
         "range(1, 1)",
         "tests/training/test_priors.py",
@@ -237,8 +238,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "certificates/certify.py",
-        "Ledger.equal(shares[half], *names",
-        "Ledger.equal(delta, *names",
+        "share / len(halves) for",
+        "share / 2 for",
         CERTIFICATE,
     ),
     ("networks/risk.py", "sums.total / n", "sums.total / (n + 1)", CERTIFICATE),
@@ -426,14 +427,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certificate.py", "theorem.factor * self.risk)", "self.risk)", CERTIFICATE),
     (
         "certificates/certificate.py",
-        "numbers = (e.upper, e.kl",
-        "numbers = (e.risk.mean, e.kl",
+        "numbers = (e.risk_upper, e.kl",
+        "numbers = (e.risk, e.kl",
         CERTIFICATE,
     ),
     (
         "certificates/certificate.py",
-        "e.risk.n, ledger[part])",
-        "e.risk.n, ledger.total)",
+        "e.n, ledger[part])",
+        "e.n, ledger.total)",
         CERTIFICATE,
     ),
     ("bounds/theorems.py", "factor=4.0, pairs=True", "factor=4.0", CERTIFICATE),
@@ -688,7 +689,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify.py", "arb(0), c.spent(c.part))", "arb(0), arb(0.05))", VERIFY),
     ("certificates/kept.py", "Fraction(9, 10)", "Fraction(1)", DRAWN),
     ("certificates/kept.py", "drawn.bound < fixed.bound", "True", DRAWN),
-    ("certificates/kept.py", "* share / priors", "* share", DRAWN),
+    ("bounds/ledger.py", "* share / priors", "* share", DRAWN),
     ("networks/weights.py", "wide(g.prior_mean) for", "wide(g.mean) for", DRAWN),
     ("sklearn/classifier.py", "self.predictor_ = self.certificate_.kind.value", "pass", ESTIMATOR),
     ("training/trainer.py", "        _refuse_other_scales(network, settings)\n", "", CARELESS),
@@ -707,14 +708,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "np.arange(n) if True else",
         CERTIFIED,
     ),
-    ("certified/certificate.py", "int(total) / n", "max(0, int(total) - 1) / n", CERTIFIED),
-    (
-        "certified/certificate.py",
-        "n, delta = len(losses), ledger[part]",
-        "n, delta = len(losses), ledger.total",
-        CERTIFIED,
-    ),
-    ("certified/certificate.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
+    ("certificates/units.py", "round(total) / n", "max(0, round(total) - 1) / n", CERTIFIED),
+    ("certificates/certificate.py", "ledger[part])\n", "ledger.total)\n", CERTIFIED),
+    ("certificates/units.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
     (
         "certified/losses.py",
         "zip(y.tolist(), predicted.tolist()",
@@ -1049,4 +1045,18 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("enclosures.py", "max(width, -nats / log_radius)", "nats", ENCLOSURES),
     ("enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", ENCLOSURES),
     ("enclosures.py", "left_out if used < count // 2 else", "", ENCLOSURES),
+    (
+        "certificates/reading.py",
+        'if k != "covers"',
+        "if True",
+        "tests/certificates/test_reading.py",
+    ),
+    ("certificates/certificate.py", "upper = scale * min", "upper = min", READING),
+    ("certified/claims.py", "risk_upper=vote.risk", "risk_upper=total / len(losses)", CERTIFIED),
+    (
+        "certified/saved/record.py",
+        "e.labels[e.rows] for p",
+        "e.labels[e.rows] + 1 for p",
+        CERTIFIED,
+    ),
 ]

@@ -45,6 +45,23 @@ def test_a_ledger_does_not_change():
         ledger.parts["one"] = 1.0
 
 
+@given(st.floats(1e-300, 0.999), st.integers(1, 9))
+def test_shares_are_divided_among_priors_and_waste_nothing(total, priors):
+    shares = {"a": Fraction(9, 10), "b": Fraction(1, 10)}
+    ledger = Ledger.shared(total, shares, priors)
+    assert len(ledger.parts) == 2 * priors
+    for name, share in shares.items():
+        whole = Fraction(total) * share / priors
+        for which in ("", *(f"other prior {i}, " for i in range(1, priors))):
+            part = ledger[which + name]
+            assert Fraction(part) <= whole < Fraction(nextafter(part, 1.0))
+
+
+def test_at_least_one_prior_is_paid_for():
+    with pytest.raises(ValueError, match="priors must be at least 1, got 0"):
+        Ledger.shared(0.05, {"a": Fraction(1)}, 0)
+
+
 def test_the_shares_of_all_seeds_add_up_to_one():
     shares = [seed_share(seed) for seed in range(1000)]
     assert sum(shares) == 1 - Fraction(1, 1001)  # a telescoping sum

@@ -54,9 +54,7 @@ def test_what_is_multiplied_says_so(issued):
 
 def test_the_sentence_says_who_and_over_what(issued):
     text = sentence(issued["small-kl"])
-    assert (
-        "probability 0.95 over the choice of the 200 training examples and of the sampled" in text
-    )
+    assert "over the choice of the 200 examples in the bound set and of the sampled" in text
     assert "new examples of the\nrandomised classifier: fresh weights" in text
     assert "of the sampled" not in sentence(replace(issued["small-kl"], draws=None))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pacbayes.certified.abstention import threshold_for
+from pacbayes.certified.choosing import threshold_for
 
 
 @pytest.mark.parametrize(

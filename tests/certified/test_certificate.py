@@ -1,11 +1,13 @@
 """The certificate of a fixed predictor: exact where losses are counted, kl-Chernoff elsewhere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pacbayes import bounds
 from pacbayes.bounds.ledger import Ledger
-from pacbayes.certified.certificate import certify_losses
+from pacbayes.certificates.units import certify_losses
 
 LEDGER = Ledger(0.05, {"a": 0.03, "b": 0.02})
 
@@ -21,7 +23,7 @@ def test_errors_are_counted_at_the_part_of_delta_that_is_theirs():
 def test_other_losses_take_the_chernoff_bound():
     losses = np.array([0.5, 0.0, 0.25] * 30)
     c = certify_losses(losses, LEDGER, "a", binary=False)
-    assert c.theorem == "kl-chernoff"
+    assert c.theorem == "held-out-mean"
     assert c.bound == pytest.approx(bounds.kl_chernoff(0.25, 90, 0.03), rel=1e-10)
     assert c.bound > bounds.kl_chernoff(0.25, 90, 0.03)
 
@@ -43,7 +45,9 @@ def test_without_examples_the_bound_is_vacuous():
 
 
 def test_it_says_what_it_covers():
-    c = certify_losses(np.zeros(1000), Ledger.equal(0.05, "held-out"), "held-out", binary=True)
+    said = {"predictor": "a predictor fixed before the bound set was seen"}
+    ledger = Ledger.equal(0.05, "held-out")
+    c = certify_losses(np.zeros(1000), ledger, "held-out", binary=True, **said)
     assert str(c) == (
         "at most 0.30 % error with probability 0.95, by held-out on 1000 examples: a predictor "
         "fixed before the bound set was seen"
@@ -53,4 +57,4 @@ def test_it_says_what_it_covers():
 def test_an_overspent_ledger_is_refused():
     c = certify_losses(np.zeros(9), LEDGER, "a", binary=True)
     with pytest.raises(ValueError, match="spends more than"):
-        type(c)(**(c.as_dict() | {"ledger": {"a": 0.03, "b": 0.03}}))
+        replace(c, ledger={"a": 0.03, "b": 0.03})

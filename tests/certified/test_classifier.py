@@ -239,7 +239,7 @@ def test_groups_stay_together_and_are_counted(cancer):
     model = CertifiedClassifier(candidates=FAST, random_state=0).fit(x, y, groups=groups)
     c, held = model.certificate_, model.bound_set_
     assert not set(groups[held]) & set(np.delete(groups, held))
-    assert (c.n, c.unit, c.theorem) == (len(set(groups[held])), "groups", "kl-chernoff")
+    assert (c.n, c.unit, c.theorem) == (len(set(groups[held])), "groups", "held-out-mean")
     wrong = pd.Series(model.predict(x[held]) != y[held])
     assert c.risk == pytest.approx(wrong.groupby(groups[held]).mean().mean())
     assert "within a new group" in str(c)

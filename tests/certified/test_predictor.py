@@ -38,7 +38,7 @@ def test_groups_are_counted_instead_of_examples(sample):
     groups = np.arange(400) // 8
     c = certify_predictor(rule, x, y, groups=groups)
     mean = (rule(x) != y).mean()
-    assert (c.n, c.unit, c.theorem) == (50, "groups", "kl-chernoff")
+    assert (c.n, c.unit, c.theorem) == (50, "groups", "held-out-mean")
     assert c.bound == pytest.approx(bounds.kl_chernoff(mean, 50, 0.05), rel=1e-9)
     assert "error within a new group" in str(c)
     assert c.assumptions[0].startswith("The groups are independent")

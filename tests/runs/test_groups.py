@@ -204,7 +204,7 @@ def test_the_command_line_takes_groups(run_cli, tmp_path, table):
     code, out, _ = run_cli("certify", folder)
     n = json.loads((folder / "run.json").read_text())["data"]["n"]
     assert (code, 8 <= n < 60) == (0, True)
-    assert f"the {n} training groups" in out
+    assert f"the {n} groups in the bound set" in out
     assert "mean error within a new group" in out
     assert run_cli("verify", folder)[0] == 0
     assert run_cli("report", folder)[0] == 0

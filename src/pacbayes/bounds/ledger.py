@@ -49,6 +49,16 @@ class Ledger:
         check_probability(total)
         return cls(total, dict.fromkeys(names, below(Fraction(total) / len(names))))
 
+    @classmethod
+    def shared(cls, total: float, shares: Mapping[str, Fraction], priors: int = 1) -> Ledger:
+        """Share δ as stated, and each share equally among the priors that were tried."""
+        if priors < 1:
+            raise ValueError(f"priors must be at least 1, got {priors}")
+        check_probability(total)
+        each = {name: below(Fraction(total) * share / priors) for name, share in shares.items()}
+        tried = ("", *(f"other prior {i}, " for i in range(1, priors)))
+        return cls(total, {which + name: each[name] for name in shares for which in tried})
+
     def within(self, total: float, name: str) -> Ledger:
         """Return a ledger of a larger δ that spends the rest on `name`."""
         rest = Fraction(total) - sum(map(Fraction, self.parts.values()))

@@ -1,70 +1,108 @@
-"""A certificate: with probability 1 − δ a predictor errs at most so often, and the proof of it."""
+"""A certificate: with probability 1 − δ a predictor's loss is at most so large, and the proof."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from pacbayes import bounds
+from pacbayes.bounds.domain import number_up, percent_up, upward
 from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS, CertificateBound, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.choices import MonteCarlo, Predictor
-from pacbayes.networks.risk import EmpiricalRisk
+
+if TYPE_CHECKING:
+    from pacbayes.networks.risk import EmpiricalRisk
 
 __all__ = ["FORMAT", "Certificate", "Evidence", "issue"]
 
 OTHER_CLASSES = "other classes"  # part of the ledger
-FORMAT = 4  # of the file; 3 had other draws, and 2 draws by seed
+FORMAT = 4  # of a network's file; 3 had other draws, and 2 draws by seed
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """With probability 1 − δ over the sample and the draws, the predictor errs at most so often.
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The measurements that a bound is computed from.
 
     Attributes:
-        predictor: the predictor that is covered, in words.
-        bound: upper bound of its misclassification probability.
-        bound_name: the theorem that gave it; with best-of, the one that was best.
-        parameters: free parameters of the theorem, as used (λ and α of catoni).
-        delta, ledger: total failure probability, and the parts it was spent on.
-        risk: mean sampled loss on the bound set; for tandem, that of pairs.
-        risk_upper: upper confidence bound of the empirical risk E_Q R_S.
-        monte_carlo: the inequality that gave it; None where nothing was sampled.
+        n: independent units of the bound set: examples, or groups of them.
+        risk: mean loss on them, as measured; for tandem of a network, that of pairs.
+        risk_upper: what the theorem takes, between 0 and 1: the upper confidence bound of the
+            empirical risk E_Q R_S, or a mean of counted losses, with its roundings.
+        losses: sum of the losses, such as the number of errors, of a predictor of any kind; None
+            for a network.
+        scale: largest possible loss, 1 for errors.
+        monte_carlo: the inequality behind `risk_upper`; None where nothing was sampled.
         samples, draws: T for each example, and independent draws in total (0 and None: exact).
         variance, within: variance of all draws, and of draws of one example.
         quadrature_step, quadrature_error: grid of the integral over more than two classes, and its
             error, which is part of risk_upper.
-        n: examples in the bound set, or groups of examples.
-        kl, kl_by_part: KL(Q|P), in total and for every Gaussian; ln(dQ/dP) of a drawn network.
-        class_name: the class whose examples alone are counted; None for all of them.
+        kl, kl_by_part: KL(Q|P), in total (rounded up) and for every Gaussian; ln(dQ/dP) of a drawn
+            network; 0 for a predictor that was fixed.
+    """
+
+    n: int
+    risk: float
+    risk_upper: float = field(compare=False)  # files of costs have it to the last bit but one
+    losses: float | None = None
+    scale: float = 1.0
+    monte_carlo: MonteCarlo | None = None
+    samples: int = 0
+    draws: float | None = None
+    variance: float = 0.0
+    within: float | None = None
+    quadrature_step: float | None = None
+    quadrature_error: float = 0.0
+    kl: float = 0.0
+    kl_by_part: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def sampled(cls, risk: EmpiricalRisk, upper: float, **more: Any) -> Evidence:
+        """Return the evidence of a network's empirical risk, with its upper confidence bound."""
+        return cls(
+            n=risk.n,
+            risk=risk.mean,
+            risk_upper=upper,
+            samples=risk.samples,
+            draws=risk.draws,
+            variance=risk.variance,
+            within=risk.within,
+            **more,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate(Evidence):
+    """With probability 1 − δ over the bound set and the draws, the loss is at most `bound`.
+
+    The loss is the mean loss of the predictor on new units of the population.
+
+    Attributes:
+        predictor: the predictor that is covered, in words.
+        bound: upper bound of its mean loss, such as its probability of misclassification.
+        theorem: the theorem that gave it; with best-of, the one that was best.
+        parameters: free parameters of the theorem, as used (λ and α of catoni).
+        delta, ledger: total failure probability, and the parts it was spent on.
+        part: the part of the ledger that the theorem spends; the bounds of all parts hold at once.
+        noun: what is lost: error, cost, or a share of unanswered examples.
+        subset: the examples that count: `class` with its name, `answered`, or None for all.
         assumptions: what has to be believed, since no file can show it.
         provenance: hashes, seeds and versions.
-        remarks: what a reader should know before relying on it, in sentences; they follow from the
-            data, so files do not store them.
+        remarks: what a reader should know before relying on it, in sentences.
     """
 
     predictor: str
     bound: float
-    bound_name: CertificateBound
-    parameters: dict[str, float]
+    theorem: CertificateBound
     delta: float
     ledger: dict[str, float]
-    risk: float
-    risk_upper: float
-    monte_carlo: MonteCarlo | None
-    samples: int
-    draws: float | None
-    variance: float
-    within: float | None
-    quadrature_step: float | None
-    quadrature_error: float
-    n: int
-    kl: float
-    kl_by_part: dict[str, float]
-    class_name: str | None = None
+    part: str
+    parameters: dict[str, float] = field(default_factory=dict)
+    noun: str = "error"
+    subset: str | None = None
     assumptions: Assumptions = field(default_factory=Assumptions)
     provenance: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
@@ -76,24 +114,39 @@ class Certificate:
             raise ValueError(f"the ledger {self.ledger} has no part for {missing[0]!r}")
 
     @property
-    def kind(self) -> Predictor:
-        """The predictor that is covered."""
-        return self.theorem.predictor
+    def row(self) -> Theorem:
+        """The theorem's row of the table."""
+        return THEOREMS[self.theorem]
 
     @property
-    def theorem(self) -> Theorem:
-        """The theorem's row of the table."""
-        return THEOREMS[self.bound_name]
+    def bound_name(self) -> str:
+        """The name of the theorem."""
+        return self.theorem
+
+    @property
+    def kind(self) -> Predictor:
+        """The kind of predictor that is covered."""
+        return self.row.predictor
+
+    @property
+    def class_name(self) -> str | None:
+        """The class whose examples alone are counted; None for all of them."""
+        whole = self.subset or ""
+        return whole.removeprefix("class ") if whole.startswith("class ") else None
 
     @property
     def unit(self) -> str:
-        """What n counts."""
-        return "examples" if self.assumptions.group is None else "groups"
+        """What n counts, in words: examples, those of a subset, or groups."""
+        some = self.subset is not None and self.assumptions.group is None
+        return self.assumptions.unit + f" ({self.subset})" * some
 
     @property
-    def part(self) -> str:
-        """The theorem's part of the ledger; with best-of every theorem has its own."""
-        return "pac-bayes" if "pac-bayes" in self.ledger else f"pac-bayes, {self.bound_name}"
+    def quantity(self) -> str:
+        """What is bounded, in words, such as error on class 3."""
+        words = self.noun
+        if self.subset is not None:
+            words += f" on {self.subset}" + " examples" * (self.class_name is None)
+        return words if self.assumptions.group is None else f"mean {words} within a new group"
 
     @property
     def held_out(self) -> float | None:
@@ -101,7 +154,7 @@ class Certificate:
 
         None if the risk is that of pairs of networks, or of groups.
         """
-        if self.theorem.pairs or self.unit == "groups":
+        if self.row.pairs or self.assumptions.group is not None:
             return None
         return bounds.clopper_pearson(self.risk, self.n, self.own_delta)
 
@@ -113,7 +166,7 @@ class Certificate:
     def of_class(self, name: str, delta: float) -> Certificate:
         """Return the certificate as that of one class among several, which share a larger δ."""
         ledger = Ledger(self.delta, self.ledger).within(delta, OTHER_CLASSES)
-        return replace(self, class_name=name, delta=delta, ledger=dict(ledger.parts))
+        return replace(self, subset=f"class {name}", delta=delta, ledger=dict(ledger.parts))
 
     @property
     def catoni(self) -> float:
@@ -126,12 +179,13 @@ class Certificate:
 
         Its value without a KL comes first, then the share of every Gaussian.
         """
-        theorem, upper = self.theorem, min(1.0, self.theorem.factor * self.risk_upper)
+        theorem, scale = self.row, self.scale
+        upper = scale * min(1.0, theorem.factor * self.risk_upper)
         given = {k: self.parameters[o] for o, k in theorem.free.items() if o in self.parameters}
         value = theorem.bound(self.risk_upper, 0.0, self.n, self.ledger[self.part], **given)
-        without_kl, kl = min(self.bound, value), math.fsum(self.kl_by_part.values()) or 1.0
+        without_kl, kl = min(self.bound, scale * value), math.fsum(self.kl_by_part.values()) or 1.0
         each = {f"KL of {k}": v / kl for k, v in self.kl_by_part.items()}
-        risk = min(1.0, theorem.factor * self.risk)
+        risk = min(scale, theorem.factor * self.risk)
         return {
             "risk": risk,
             "monte-carlo": upper - risk,
@@ -140,54 +194,39 @@ class Certificate:
         }
 
     @property
-    def where(self) -> str:
-        """The words that follow `error` where only one class is counted."""
-        return "" if self.class_name is None else f" on class {self.class_name}"
+    def vacuous(self) -> bool:
+        """Whether the bound says nothing, because it is not below the largest loss."""
+        return self.bound >= self.scale
 
     @property
-    def vacuous(self) -> bool:
-        """Whether the bound says nothing, because it is one or more."""
-        return self.bound >= 1
+    def shown(self) -> str:
+        """The bound as it is printed, rounded up: an error in per cent, a cost as a number."""
+        return percent_up(self.bound) if self.scale == 1 else number_up(self.bound)
 
     def __str__(self) -> str:
         return (
-            f"at most {bounds.percent_up(self.bound)} error{self.where} with probability "
-            f"{bounds.confidence(self.delta)}, "
-            f"by {self.bound_name} on {self.n} {self.unit}: {self.predictor}"
-            + "".join(f"\n{remark}" for remark in self.remarks)
+            f"at most {self.shown} {self.quantity} with probability "
+            f"{bounds.confidence(self.delta)}, by {self.theorem} on {self.n} {self.unit}: "
+            f"{self.predictor}" + "".join(f"\n{remark}" for remark in self.remarks)
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain data, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "remarks"}
+        """Return the certificate as plain data for JSON, as its file has it."""
+        from pacbayes.certificates.reading import written
 
-
-@dataclass(frozen=True)
-class Evidence:
-    """The measurements that a bound is computed from.
-
-    Attributes:
-        risk: the empirical risk that the theorem takes, as measured.
-        upper: its upper confidence bound.
-        kl, kl_by_part: complexity, in total (rounded up) and for every Gaussian.
-        monte_carlo: the inequality behind `upper`; None where nothing was sampled.
-        quadrature: step and error of the integral over classes.
-    """
-
-    risk: EmpiricalRisk
-    upper: float
-    kl: float
-    kl_by_part: dict[str, float]
-    monte_carlo: MonteCarlo | None = None
-    quadrature: tuple[float | None, float] = (None, 0.0)
+        return written(self)
 
 
 def issue(
-    theorem: Theorem,
+    theorem: str,
     e: Evidence,
     ledger: Ledger,
     part: str,
     *,
+    kl: float | None = None,
+    predictor: str | None = None,
+    noun: str = "error",
+    subset: str | None = None,
     keywords: Mapping[str, Any] | None = None,
     parameters: Mapping[str, float] | None = None,
     assumptions: Assumptions | None = None,
@@ -197,29 +236,27 @@ def issue(
 
     Args:
         part: the part of the ledger that the theorem spends.
+        kl: what the theorem is given, if the recorded KL is rounded up once more.
+        predictor: in words; by default the theorem's own.
         keywords: free parameters of the theorem that were fixed in advance.
         parameters: what the certificate records beside them and the theorem's own choice.
     """
-    numbers = (e.upper, e.kl, e.risk.n, ledger[part])
+    row, value, chosen = THEOREMS[theorem], 1.0, {}
+    if e.n:  # without examples nothing is known
+        numbers = (e.risk_upper, e.kl if kl is None else kl, e.n, ledger[part])
+        value = row.bound(*numbers, **(keywords or {}))
+        chosen = row.chosen(*numbers)
     return Certificate(
-        predictor=theorem.predictor.sentence,
-        bound=theorem.bound(*numbers, **(keywords or {})),
-        bound_name=theorem.name,
-        parameters={**theorem.chosen(*numbers), **(keywords or {}), **(parameters or {})},
+        **vars(e),
+        predictor=predictor or row.predictor.sentence,
+        bound=value if e.scale == 1 else min(e.scale, upward(value * e.scale)),
+        theorem=theorem,
+        parameters={**chosen, **(keywords or {}), **(parameters or {})},
         delta=ledger.total,
         ledger=dict(ledger.parts),
-        risk=e.risk.mean,
-        risk_upper=e.upper,
-        monte_carlo=e.monte_carlo,
-        samples=e.risk.samples,
-        draws=e.risk.draws,
-        variance=e.risk.variance,
-        within=e.risk.within,
-        quadrature_step=e.quadrature[0],
-        quadrature_error=e.quadrature[1],
-        n=e.risk.n,
-        kl=e.kl,
-        kl_by_part=e.kl_by_part,
+        part=part,
+        noun=noun,
+        subset=subset,
         assumptions=assumptions or Assumptions(),
         provenance=dict(provenance or {}),
     )

@@ -126,7 +126,7 @@ def certify(
     )
     issued = [
         issue(
-            theorem,
+            theorem.name,
             evidence,
             ledger,
             _part(theorem, theorems),
@@ -245,13 +245,14 @@ def _evidence(
     risk = measured.of_pairs() if pairs else measured
     slack = (_ROUNDING + grid[1]) * (2 if pairs else 1)  # the error of a product of two
     mean = min(1.0, risk.mean + slack)
-    return Evidence(
-        risk=risk,
-        upper=mean if monte_carlo is None else _upper(risk, mean, slack, monte_carlo, delta),
+    return Evidence.sampled(
+        risk,
+        mean if monte_carlo is None else _upper(risk, mean, slack, monte_carlo, delta),
         kl=math.fsum(parts.values()) * (1 + _ROUNDING),
         kl_by_part=parts,
         monte_carlo=monte_carlo,
-        quadrature=grid,
+        quadrature_step=grid[0],
+        quadrature_error=grid[1],
     )
 
 
@@ -267,20 +268,14 @@ def _ledger(
     delta: float, theorems: list[Theorem], priors: int, seed: int | None, *, sampled: bool
 ) -> Ledger:
     """Half of δ for the sampled risk and half for the theorems, equally for every prior."""
-    if priors < 1:
-        raise ValueError(f"priors must be at least 1, got {priors}")
     return for_seed(delta, seed, lambda own: _halves(own, theorems, priors, sampled=sampled))
 
 
 def _halves(delta: float, theorems: list[Theorem], priors: int, *, sampled: bool) -> Ledger:
-    halves = {"pac-bayes": [_part(t, theorems) for t in theorems]}
-    halves |= {"monte-carlo": ["monte-carlo"]} if sampled else {}
-    shares = Ledger.equal(delta, *halves)
-    parts: dict[str, float] = {}
-    for half, names in halves.items():
-        others = [f"other prior {i}, {name}" for i in range(1, priors) for name in names]
-        parts |= Ledger.equal(shares[half], *names, *others).parts
-    return Ledger(delta, parts)
+    halves = [{_part(t, theorems): Fraction(1, len(theorems)) for t in theorems}]
+    halves += [{"monte-carlo": Fraction(1)}] if sampled else []
+    shares = {name: share / len(halves) for half in halves for name, share in half.items()}
+    return Ledger.shared(delta, shares, priors)
 
 
 def _part(theorem: Theorem, theorems: list[Theorem]) -> str:

@@ -51,13 +51,12 @@ class Beside:
 
 def sentence(c: Certificate) -> str:
     """Say which predictor the certificate covers, and with which probability."""
-    of = "" if c.class_name is None else f" of class {c.class_name}"
     sampled = "" if c.draws is None else " and of the sampled networks"
-    new = "error on new examples" if c.unit == "examples" else "mean error within a new group"
+    new = "" if c.unit == "groups" else " on new examples"
     return (
-        f"With probability {confidence(c.delta)} over the choice of the {c.n} training "
-        f"{c.unit}{of}{sampled},\nthis bounds the {new}{of} of the\n"
-        f"{c.predictor}.\nTheorem: {c.bound_name}."
+        f"With probability {confidence(c.delta)} over the choice of the {c.n} {c.unit} in the "
+        f"bound set{sampled},\nthis bounds the {c.quantity}{new} of the\n"
+        f"{c.predictor}.\nTheorem: {c.theorem}."
     )
 
 
@@ -67,7 +66,7 @@ def steps(c: Certificate, names: Mapping[str, str] | None = None) -> Iterator[St
     Args:
         names: better names for layers, as `RunRecord.layer_names`.
     """
-    parts, theorem = dict(c.contributions), c.theorem
+    parts, theorem = dict(c.contributions), c.row
     label = "training risk" + " of pairs" * theorem.pairs + _TIMES.get(theorem.factor, "")
     kind, any_posterior = "exact" if c.draws is None else "sampled", ", for any posterior"
     if c.kind is Predictor.FIXED:
@@ -130,7 +129,7 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
     if c.kind is Predictor.RANDOMISED:
         paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
         yield Beside(paper_way, percent_up(c.catoni), _printed(theirs, "bound"))
-    if c.kind is Predictor.FIXED or c.unit == "groups":
+    if c.kind is Predictor.FIXED or c.assumptions.group is not None:
         yield Beside("error on the bound set", percent(c.risk))
     elif c.held_out is None:
         yield Beside("training risk of pairs", percent(c.risk))

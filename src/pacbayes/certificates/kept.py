@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pacbayes.bounds.ledger import Ledger, below
+from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
+from pacbayes.certificates.units import of_units
 from pacbayes.devices import CPU, device_of
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.evaluated import Evaluated
@@ -145,22 +146,20 @@ class _Issuer:
         provenance: Mapping[str, Any] | None = None,
         groups: Tensor | None = None,
     ) -> _Issuer:
-        if priors < 1:
-            raise ValueError(f"priors must be at least 1, got {priors}")
         exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
         if not isinstance(exact.body, Dense | Deterministic | Evaluated):
             raise ValueError(
                 "only a dense network, a last layer on a fixed body, or a network made by "
                 f"stochastic() can be drawn and kept; got a body {type(exact.body).__name__}"
             )
-        ledger = for_seed(delta, exact.prior_seed, lambda own: _ledger(own, shares, priors))
+        ledger = for_seed(delta, exact.prior_seed, lambda own: Ledger.shared(own, shares, priors))
         assumptions = assumed(exact, assumptions, repeats=repeats)
         shown = {"assumptions": assumptions, "provenance": provenance}
         return cls(exact, *beside(exact, x, y), ledger, shown, groups)
 
     def fixed(self, part: str) -> Certificate:
         evidence = _evidence(self._risk(prior_weights(self.exact)), {})
-        theorem = THEOREMS["held-out" if self.groups is None else "held-out-mean"]
+        theorem = "held-out" if self.groups is None else "held-out-mean"
         return issue(theorem, evidence, self.ledger, part, **self.shown)
 
     def _risk(self, weights: Weights) -> EmpiricalRisk:
@@ -168,9 +167,8 @@ class _Issuer:
         if self.groups is None:
             errors, n = count_errors(self.exact, weights, self.x, self.y), len(self.x)
             return EmpiricalRisk(errors / n, n, samples=0, draws=None)
-        wrong = are_errors(self.exact, weights, self.x, self.y).to(CPU).double()
-        unit = self.groups.to(CPU).unique(return_inverse=True)[1]
-        means = _means(wrong, unit)
+        wrong = are_errors(self.exact, weights, self.x, self.y).to(CPU).double().numpy()
+        means = of_units(wrong, self.groups.to(CPU).numpy())
         n = len(means)
         mean = min(1.0, math.fsum(means) / n * (1 + _ROUNDING))
         return EmpiricalRisk(mean, n, samples=0, draws=None)
@@ -190,7 +188,7 @@ class _Issuer:
     ) -> tuple[Certificate, DrawnNetwork]:
         drawn = draw_network(self.exact, keyed_generator(key, number))
         certificate = issue(
-            theorem,
+            theorem.name,
             _evidence(self._risk(drawn.weights), drawn.log_ratio),
             self.ledger,
             part,
@@ -217,23 +215,8 @@ def prior_error(network: Network, x: Tensor, y: Tensor, index: Tensor | None = N
     return sum(errors) / len(index)
 
 
-def _ledger(delta: float, shares: Mapping[str, Fraction], priors: int) -> Ledger:
-    """Share δ among theorems, and each share equally among the priors that were tried."""
-    parts: dict[str, float] = {}
-    for name, share in shares.items():
-        names = [name, *(f"other prior {i}, {name}" for i in range(1, priors))]
-        parts |= dict.fromkeys(names, below(Fraction(delta) * share / priors))
-    return Ledger(delta, parts)
-
-
-def _means(wrong: Tensor, unit: Tensor) -> list[float]:
-    """Return the mean error of each group."""
-    means: list[float] = (unit.bincount(wrong) / unit.bincount()).tolist()
-    return means
-
-
 def _evidence(risk: EmpiricalRisk, log_ratio: dict[str, float]) -> Evidence:
     """Return the evidence of counted errors, and ln(dQ/dP) by Gaussian if a network was drawn."""
     ratio = math.fsum(log_ratio.values())
     ratio += _ROUNDING * (1 + abs(ratio)) if log_ratio else 0.0
-    return Evidence(risk, risk.mean, ratio, log_ratio)
+    return Evidence.sampled(risk, risk.mean, kl=ratio, kl_by_part=log_ratio)

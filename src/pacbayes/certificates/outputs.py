@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
 from pacbayes import bounds
 from pacbayes.bounds.ledger import Ledger
-from pacbayes.bounds.theorems import THEOREMS
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import beside, for_seed, own_code
@@ -129,22 +128,21 @@ def certify_outputs(
     upper = min(1.0, risk.mean + slack)
     if sampled and risk.draws is not None:
         upper = bounds.kl_chernoff(upper, risk.draws, ledger["monte-carlo"])
-    evidence = Evidence(
-        risk=risk,
-        upper=upper,
+    evidence = Evidence.sampled(
+        risk,
+        upper,
         kl=math.fsum(parts.values()) * (1 + _ROUNDING),
         kl_by_part=parts,
         monte_carlo="kl-chernoff" if sampled else None,
-        quadrature=(None, slack - _ROUNDING),
+        quadrature_error=slack - _ROUNDING,
     )
     state = digest_outside(exact) if has_state_outside(exact) else None
     assumptions = Assumptions(
         repeats=repeats, prior_seed=prior_seed, body_sha256=state, code=own_code(exact.body)
     )
-    certificate = issue(
-        THEOREMS["small-kl"], evidence, ledger, "pac-bayes", assumptions=assumptions
-    )
-    return replace(certificate, predictor=LOSSES[loss].covers)
+    covers = LOSSES[loss].covers
+    said: dict[str, Any] = {"predictor": covers, "assumptions": assumptions}
+    return issue("small-kl", evidence, ledger, "pac-bayes", **said)
 
 
 def _check(network: OutputNetwork, x: Tensor, y: Tensor, *, repeats: bool) -> None:

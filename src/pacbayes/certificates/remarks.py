@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pacbayes.bounds import percent_up
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.units import units_of
 
-__all__ = ["CertificateWarning", "above_constant", "largest_class"]
-
-Array = NDArray[Any]
+__all__ = ["CertificateWarning", "above_constant", "largest_class", "remarked"]
 
 
 class CertificateWarning(UserWarning):
@@ -27,17 +27,21 @@ def largest_class(labels: Any, groups: Any = None) -> tuple[Any, float]:
         groups: label of each example's group; every group then counts the same.
     """
     classes, index = np.unique(np.asarray(labels), return_inverse=True)
-    share = np.bincount(index, _weights(groups, len(index)))
+    unit, sizes = units_of(groups, len(index))
+    share = np.bincount(index, 1 / sizes[unit])
     largest = int(share.argmax())
     return classes[largest], float(1 - share[largest] / share.sum())
 
 
-def _weights(groups: Any, n: int) -> Array:
-    if groups is None:
-        return np.ones(n)
-    _, index = np.unique(np.asarray(groups), return_inverse=True)
-    weights: Array = 1 / np.bincount(index)[index]
-    return weights
+def remarked(
+    c: Certificate, labels: Any, groups: Any = None, names: Sequence[str] | None = None
+) -> Certificate:
+    """Return a certificate with what its reader should know; the arguments are `above_constant`'s.
+
+    Costs have no such remark.
+    """
+    remark = above_constant(c.bound, labels, groups, names) if c.noun == "error" else None
+    return replace(c, remarks=() if remark is None else (remark,))
 
 
 def above_constant(

@@ -13,24 +13,24 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 
-from pacbayes.certificates.remarks import above_constant
-from pacbayes.certified.abstention import threshold_for
+from pacbayes.certificates.remarks import remarked
+from pacbayes.certificates.units import of_units
 from pacbayes.certified.candidates import MEAN, answer, mean_of, probabilities, shares
 from pacbayes.certified.claims import (
     ANSWERED,
     OVERALL,
     UNANSWERED,
+    VOTES,
     BoundSet,
     class_claim,
     share_out,
 )
 from pacbayes.certified.contest import Chosen, Contest, fit_candidates
-from pacbayes.certified.losses import of_units
 from pacbayes.certified.predictor import labels_of
-from pacbayes.certified.voting import choose_vote
+from pacbayes.certified.votes import WeightedVote, best_vote
 from pacbayes.data.foreign import ask
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "threshold_for"]
 
 Array = NDArray[Any]
 Choice = Literal["bound", "cross-validation", "vote"]
@@ -45,7 +45,7 @@ def choose(contest: Contest) -> Chosen:
     if len(np.unique(contest.y[contest.split.own])) < 2:
         raise ValueError("the examples outside the bound set are all of one class; need more data")
     if how == "vote":
-        return _remarked(contest, choose_vote(contest))
+        return _remarked(contest, _vote(contest))
     candidates = contest.candidates
     if how == "cross-validation" and len(candidates) > 1:
         best = min(candidates, key=lambda name: _cross_validated_loss(contest, name))
@@ -59,10 +59,7 @@ def choose(contest: Contest) -> Chosen:
 def _remarked(contest: Contest, chosen: Chosen) -> Chosen:
     """Add a remark to a certificate that is above the error of a constant answer."""
     plain = chosen.certificate
-    remark = above_constant(plain.bound, contest.y, contest.groups)
-    if remark is None or contest.loss.costs is not None:
-        return chosen
-    loud = replace(plain, remarks=(remark,))
+    loud = remarked(plain, contest.y, contest.groups)
     issued = {name: loud if c is plain else c for name, c in chosen.certificates.items()}
     return replace(chosen, certificate=loud, certificates=issued)
 
@@ -104,6 +101,35 @@ def _best(contest: Contest, fitted: dict[str, Any]) -> Chosen:
     return chosen
 
 
+def _vote(contest: Contest) -> Chosen:
+    """Certify the weighted vote with the smallest bound, by either theorem at δ/2."""
+    for name in ("per_class", "costs", "target_error"):
+        if contest.settings[name] not in (None, False):
+            raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
+    fitted = fit_candidates(contest, contest.candidates)
+    X, y, groups = contest.part(contest.split.bound)
+    predicted = {name: labels_of(answer(m, X), len(y)) for name, m in fitted.items()}
+    wrong = np.array([labels != y for labels in predicted.values()])
+    prior = shares(list(fitted), contest.settings["shares"])
+    ledger = share_out(contest.settings["delta"], VOTES, (0.5, 0.5), [OVERALL])
+    best = min((best_vote(wrong, groups, prior, ledger[t], t) for t in VOTES),
+               key=lambda vote: vote.bound)  # fmt: skip
+    model = WeightedVote(list(fitted.values()), best.weights, contest.classes)
+    there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed)
+    issued = there.votes(wrong, prior, best.weights, model.of(list(predicted.values())))
+    return Chosen(
+        name="vote",
+        estimator=model,
+        fitted=fitted,
+        certificate=issued[best.theorem],
+        certificates=issued,
+        predicted=predicted,
+        shares=dict(zip(fitted, prior, strict=True)),
+        claims=(OVERALL,),
+        weights=dict(zip(fitted, best.weights.tolist(), strict=True)),
+    )
+
+
 def _claims(contest: Contest) -> list[str]:
     """Return the names of all claims about one candidate."""
     of_classes = [class_claim(c) for c in contest.classes] if contest.settings["per_class"] else []
@@ -129,6 +155,23 @@ def _abstaining(
         answered=there.answered(chosen.name, predicted, answers),
         unanswered=there.unanswered(chosen.name, answers),
     )
+
+
+def threshold_for(confidence: Array, wrong: Array, target: float) -> float:
+    """Return the least confidence at which answering errs at most as often as `target`.
+
+    Args:
+        confidence: of cross-validated predictions, (n,).
+        wrong: whether each of them is wrong, (n,).
+        target: largest error among the answered examples. If no threshold attains it, none is
+            answered: the threshold is infinite.
+    """
+    order = np.argsort(-confidence, kind="stable")
+    level = confidence[order]
+    error = np.cumsum(wrong[order]) / np.arange(1, len(order) + 1)
+    last_of_level = np.append(level[1:] != level[:-1], True)  # ties are answered together
+    possible = np.flatnonzero(last_of_level & (error <= target))
+    return float(level[possible[-1]]) if len(possible) else float("inf")
 
 
 def _cross_validated_loss(contest: Contest, name: str) -> float:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.bounds.domain import upward
 from pacbayes.bounds.ledger import Ledger
-from pacbayes.certified.assumptions import SplitAssumptions
-from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
-from pacbayes.certified.losses import Loss, of_units
-from pacbayes.certified.predictor import quantity
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate, Evidence, issue
+from pacbayes.certificates.units import certify_losses, of_units
+from pacbayes.certified.losses import Loss
 from pacbayes.certified.splitting import Split
+from pacbayes.certified.votes import vote_of
 
-__all__ = ["ANSWERED", "OVERALL", "UNANSWERED", "BoundSet", "class_claim", "share_out"]
+__all__ = ["ANSWERED", "OVERALL", "UNANSWERED", "VOTES", "BoundSet", "class_claim", "share_out"]
 
 Array = NDArray[Any]
 OVERALL, ANSWERED, UNANSWERED = "all", "answered", "unanswered"
+VOTES = ("first-order", "tandem")
 _ROUND_DOWN = 1 - 2.0**-50  # parts must not add up to more than δ
 
 
@@ -76,61 +80,84 @@ class BoundSet:
     loss: Loss
     ledger: Ledger
     split: Split
-    assumed: SplitAssumptions
+    assumed: Assumptions
     several: bool = False
 
-    @property
-    def unit(self) -> str:
-        """What is counted, in words: examples or groups."""
-        return "examples" if self.groups is None else "groups"
-
-    def overall(self, name: str, predicted: Array) -> HeldOutCertificate:
+    def overall(self, name: str, predicted: Array) -> Certificate:
         """Certify the mean loss of a candidate."""
-        losses = of_units(self.loss(predicted, self.y), self.groups)
-        what = quantity(self.loss.noun, self.groups)
-        return self._issue(losses, name, OVERALL, what, self.loss.binary, self.loss.scale)
+        losses, loss = self.loss(predicted, self.y), self.loss
+        said: dict[str, Any] = {"scale": loss.scale, "noun": loss.noun}
+        return self._issue(losses, name, OVERALL, binary=loss.binary, **said)
 
-    def on_class(self, name: str, predicted: Array, label: Any) -> HeldOutCertificate:
+    def on_class(self, name: str, predicted: Array, label: Any) -> Certificate:
         """Certify the error of a candidate on examples of one class."""
-        return self._error(name, predicted, class_claim(label), self.y == label, f"class {label}")
+        losses, claim = self._errors(predicted), class_claim(label)
+        return self._issue(losses, name, claim, self.y == label, subset=claim)
 
-    def answered(self, name: str, predicted: Array, answers: Array) -> HeldOutCertificate:
+    def answered(self, name: str, predicted: Array, answers: Array) -> Certificate:
         """Certify the error of a candidate on the examples that it answers."""
-        return self._error(name, predicted, ANSWERED, answers, "answered examples")
+        return self._issue(self._errors(predicted), name, ANSWERED, answers, subset=ANSWERED)
 
-    def unanswered(self, name: str, answers: Array) -> HeldOutCertificate:
+    def unanswered(self, name: str, answers: Array) -> Certificate:
         """Certify the fraction of examples that are left unanswered."""
-        losses = of_units(np.asarray(~answers, np.float64), self.groups)
-        what = quantity("share of unanswered examples", self.groups)
-        return self._issue(losses, name, UNANSWERED, what)
+        losses = np.asarray(~answers, np.float64)
+        return self._issue(losses, name, UNANSWERED, noun="share of unanswered examples")
 
-    def _error(
-        self, name: str, predicted: Array, claim: str, where: Array, whom: str
-    ) -> HeldOutCertificate:
-        losses = of_units(np.asarray(predicted != self.y, np.float64), self.groups, where)
-        issued = self._issue(losses, name, claim, quantity(f"error on {whom}", self.groups))
-        return issued if self.groups is not None else replace(issued, unit=f"examples ({claim})")
+    def votes(
+        self, wrong: Array, prior: Sequence[float], weights: Array, labels: Array
+    ) -> dict[str, Certificate]:
+        """Certify a weighted vote by either theorem; both hold for all weights at once.
+
+        Args:
+            wrong, prior: as for `vote_of`.
+            labels: what the vote answers.
+        """
+        losses, issued = of_units(self._errors(labels), self.groups), {}
+        for theorem in VOTES:
+            delta = self.ledger[theorem]
+            vote = vote_of(wrong, self.groups, prior, delta, theorem)(weights)
+            total = math.fsum(losses)
+            evidence = Evidence(
+                n=len(losses),
+                risk=total / len(losses),
+                risk_upper=vote.risk,
+                losses=total,
+                kl=vote.kl,
+            )
+            issued[theorem] = issue(
+                theorem,
+                evidence,
+                self.ledger,
+                theorem,
+                kl=upward(vote.kl),
+                predictor=f"weighted vote of {len(wrong)} candidates",
+                assumptions=self.assumed,
+                provenance=self.provenance,
+            )
+        return issued
+
+    def _errors(self, predicted: Array) -> Array:
+        return np.asarray(predicted != self.y, np.float64)
 
     def _issue(
         self,
         losses: Array,
         name: str,
         claim: str,
-        what: str,
+        where: Array | None = None,
+        *,
         binary: bool = True,
-        scale: float = 1.0,
-    ) -> HeldOutCertificate:
+        **said: Any,
+    ) -> Certificate:
         return certify_losses(
-            losses,
+            of_units(losses, self.groups, where),
             self.ledger,
             part_of(name, claim, several=self.several),
             binary=binary and self.groups is None,
-            scale=scale,
-            quantity=what,
-            unit=self.unit,
             predictor=f"{name}, fitted to {len(self.split.own)} other examples",
-            assumptions=tuple(self.assumed.sentences()),
+            assumptions=self.assumed,
             provenance=self.provenance,
+            **said,
         )
 
     @property

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing, check_random_state, indexable
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, validate_data
 
 from pacbayes.bounds.domain import check_probability
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.remarks import CertificateWarning
 from pacbayes.certified.asking import check_answers
 from pacbayes.certified.candidates import answer, mean_weights, named, probabilities
-from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.choosing import Choice, choose
 from pacbayes.certified.contest import Chosen, Contest
 from pacbayes.certified.copies import check_examples, first_of_each
-from pacbayes.certified.delegation import delegated, take_input_tags
 from pacbayes.certified.evidence import evidence_of
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.origin import check_origin
@@ -37,6 +38,17 @@ from pacbayes.sklearn.parameters import forget
 __all__ = ["CertifiedClassifier"]
 
 Array = NDArray[Any]
+
+
+def _delegated(name: str) -> Any:
+    """Offer a method if the chosen estimator has it; before fitting, if the given one does."""
+
+    def offered(self: Any) -> bool:
+        if hasattr(self, "estimator_"):
+            return hasattr(self.estimator_, name)
+        return name == "predict_proba" if self.estimator is None else hasattr(self.estimator, name)
+
+    return available_if(offered)
 
 
 class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -183,13 +195,13 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         rows = self._rows(X)
         return answer(self.estimator_, rows)
 
-    @delegated("predict_proba")  # type: ignore[untyped-decorator]
+    @_delegated("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return the chosen classifier's probabilities, (n, k). No certificate covers these."""
         rows = self._rows(X)
         return probabilities(self.estimator_, rows, self.classes_)
 
-    @delegated("decision_function")  # type: ignore[untyped-decorator]
+    @_delegated("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Array:
         """Return the chosen classifier's scores."""
         rows = self._rows(X)
@@ -218,7 +230,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        take_input_tags(tags, named(self.estimator, self.candidates, 0).values())
+        _take_input_tags(tags, named(self.estimator, self.candidates, 0).values())
         return tags
 
     def _rows(self, X: Any) -> Any:
@@ -237,7 +249,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.candidates_ = chosen.fitted
         self.bound_set_ = contest.split.bound
         self.evidence_ = evidence_of(chosen, contest)
-        self.certificate_: HeldOutCertificate | None = chosen.certificate
+        self.certificate_: Certificate | None = chosen.certificate
         self.certificates_ = chosen.certificates
         if self.choose == "vote":
             self.weights_ = chosen.weights
@@ -272,3 +284,15 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         assert self.certificate_ is not None
         for remark in self.certificate_.remarks:
             warnings.warn(remark, CertificateWarning, stacklevel=3)
+
+
+def _take_input_tags(tags: Any, candidates: Iterable[Any]) -> None:
+    """Set the tags of input that all candidates have."""
+    inputs = [get_tags(_first(candidate)).input_tags for candidate in candidates]
+    for name in ("allow_nan", "sparse", "string", "categorical"):
+        setattr(tags.input_tags, name, all(getattr(tag, name) for tag in inputs))
+
+
+def _first(model: Any) -> Any:
+    """Return what receives the features: the first step of a pipeline, or the model itself."""
+    return model[0] if isinstance(model, Pipeline) else model

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.remarks import CertificateWarning
-from pacbayes.certified.assumptions import SplitAssumptions
-from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.splitting import Split
 from pacbayes.data.foreign import give
@@ -48,10 +48,15 @@ class Contest:
     quiet: tuple[type[Warning], ...] = (CertificateWarning,)
 
     @property
-    def assumed(self) -> SplitAssumptions:
+    def assumed(self) -> Assumptions:
         """What certificates take on trust."""
-        unit, given = "examples" if self.groups is None else "groups", self.settings
-        return SplitAssumptions(unit, self.split.seed, given["repeats"], given["deduplicate"])
+        return Assumptions(
+            repeats=self.settings["repeats"],
+            deduplicated=self.settings["deduplicate"],
+            split_seed=self.split.seed,
+            group=None if self.groups is None else "",
+            covers="candidates",
+        )
 
     def part(self, indices: Array) -> tuple[Any, Array, Array | None]:
         """Return examples, labels and groups at these indices."""
@@ -72,17 +77,17 @@ class Chosen:
     name: str
     estimator: Any
     fitted: dict[str, Any]
-    certificate: HeldOutCertificate
-    certificates: dict[str, HeldOutCertificate]
+    certificate: Certificate
+    certificates: dict[str, Certificate]
     predicted: dict[str, Array]
     shares: dict[str, float]
     claims: tuple[str, ...]
     weights: dict[str, float] = field(default_factory=dict)
-    of_classes: dict[Any, HeldOutCertificate] = field(default_factory=dict)
+    of_classes: dict[Any, Certificate] = field(default_factory=dict)
     threshold: float = 0.0
     answers: Array | None = None
-    answered: HeldOutCertificate | None = None
-    unanswered: HeldOutCertificate | None = None
+    answered: Certificate | None = None
+    unanswered: Certificate | None = None
 
 
 def fit_candidates(contest: Contest, candidates: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Losses of predictions, in [0, 1]: errors or costs, of examples or of groups."""
+"""Losses of predictions, in [0, 1]: errors or costs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pacbayes.certificates.units import of_units
 
 __all__ = ["Loss", "of_units"]
 
@@ -57,18 +59,3 @@ class Loss:
             for label, answer in pairs
         ]
         return np.array(losses, np.float64)
-
-
-def of_units(losses: Array, groups: Array | None, where: Array | None = None) -> Array:
-    """Return one loss for each independent unit: an example's own, or the mean of a group's.
-
-    Args:
-        groups: label of each example's group.
-        where: the examples that count; groups without any are left out.
-    """
-    chosen = np.ones(len(losses), bool) if where is None else where
-    if groups is None:
-        return losses[chosen]
-    _, index = np.unique(groups[chosen], return_inverse=True)
-    means: Array = np.bincount(index, losses[chosen]) / np.bincount(index)
-    return np.minimum(means, 1.0)

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples, column_or_1d
 
 from pacbayes.bounds.ledger import Ledger
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.units import certify_losses, of_units
 from pacbayes.certified.asking import check_batches, check_in_place
-from pacbayes.certified.assumptions import predictor_assumptions
-from pacbayes.certified.certificate import HeldOutCertificate, certify_losses
 from pacbayes.certified.copies import check_copies
-from pacbayes.certified.losses import Loss, of_units
+from pacbayes.certified.losses import Loss
 from pacbayes.certified.modules import Modules
 from pacbayes.data.foreign import apart, ask
 
-__all__ = ["certify_predictor", "labels_of", "quantity"]
+__all__ = ["certify_predictor", "labels_of"]
 
 Array = NDArray[Any]
 
@@ -33,7 +34,7 @@ def certify_predictor(
     classes: Any = None,
     costs: Any = None,
     repeats: bool = False,
-) -> HeldOutCertificate:
+) -> Certificate:
     """Certify a predictor on examples that it never saw.
 
     The predictor, its preprocessing and its features must have been fixed before x and y were seen.
@@ -66,22 +67,17 @@ before the bound set was seen
     loss = Loss(np.asarray(classes if classes is not None else np.unique(y)), costs)
     members = None if groups is None else apart(column_or_1d(groups))
     predicted = _answers(predict, x, y, members, repeats=repeats)
-    unit = "examples" if members is None else "groups"
+    group = None if members is None else ""
     return certify_losses(
         of_units(loss(predicted, y), members),
         Ledger.equal(delta, "held-out"),
         "held-out",
         binary=loss.binary and members is None,
         scale=loss.scale,
-        quantity=quantity(loss.noun, members),
-        unit=unit,
-        assumptions=predictor_assumptions(unit, repeats=repeats),
+        predictor="a predictor fixed before the bound set was seen",
+        noun=loss.noun,
+        assumptions=Assumptions(repeats=repeats, group=group, covers="predictor"),
     )
-
-
-def quantity(noun: str, groups: Array | None) -> str:
-    """Return what a certificate bounds, in words."""
-    return noun if groups is None else f"mean {noun} within a new group"
 
 
 def labels_of(answers: Any, n: int) -> Array:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certified.candidates import default_candidates
-from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.claims import ANSWERED, UNANSWERED
 from pacbayes.certified.classifier import CertifiedClassifier
-from pacbayes.certified.saved.folder import save_classifier
+from pacbayes.certified.saved.folder import other_certificates, save_classifier
 from pacbayes.certified.saved.record import FOLDER_FILES
 from pacbayes.choices import Model
 from pacbayes.data import NAMES, DataError, DataSource
@@ -58,20 +57,14 @@ class FittedModel:
     Attributes:
         remarks: warnings of fitting.
         test_error, test_size: on the test examples, if there are any.
+        others: certificates of single classes, answered examples and unanswered ones.
     """
 
     model: CertifiedClassifier
     remarks: tuple[str, ...]
     test_error: float | None
     test_size: int
-
-    @property
-    def others(self) -> list[HeldOutCertificate]:
-        """The certificates of single classes, answered examples and unanswered ones."""
-        model = self.model
-        found = [*(getattr(model, "class_certificates_", None) or {}).values()]
-        rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
-        return found + [certificate for certificate in rest if certificate is not None]
+    others: list[Certificate]
 
 
 def candidates_of(model: Model, seed: int) -> dict[str, Any] | None:
@@ -149,7 +142,7 @@ def train_model(
         error, size = float((classifier.predict(x) != y).mean()), len(y)
         save_json(out / "test.json", {"error": error, "n": size})
     remarks = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    return FittedModel(classifier, remarks, error, size)
+    return FittedModel(classifier, remarks, error, size, other_certificates(classifier))
 
 
 def costs_of(given: Collection[str], labels: Array) -> Array | None:

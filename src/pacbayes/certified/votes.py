@@ -13,6 +13,7 @@ from scipy.special import rel_entr, softmax
 
 from pacbayes import bounds
 from pacbayes.bounds.domain import upward
+from pacbayes.certificates.units import units_of
 from pacbayes.certified.candidates import OfMembers, answer
 
 __all__ = ["Vote", "WeightedVote", "best_vote", "vote_of"]
@@ -86,8 +87,7 @@ def vote_of(
 
 def _weights(groups: Array | None, count: int) -> tuple[Array, int]:
     """Return the weight of each example in the mean over units, and the number of units."""
-    _, index = np.unique(np.arange(count) if groups is None else groups, return_inverse=True)
-    sizes = np.bincount(index)
+    index, sizes = units_of(groups, count)
     return 1 / (len(sizes) * sizes[index]), len(sizes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacbayes.certificates.explanation import Step
+from pacbayes.certificates.explanation import Step, sentence
 from pacbayes.report.charts import Part, bars, stacked
 from pacbayes.report.contents import Commands, Contents, Shown, Table
 from pacbayes.report.markup import (
@@ -67,25 +67,25 @@ def _article(c: Shown) -> Html:
         element(
             "p",
             element("small", "at most "),
-            c.unit.up(c.bound),
-            element("small", f" {c.quantity}"),
+            c.certificate.shown,
+            element("small", f" {c.certificate.quantity}"),
             class_="claim",
         ),
-        _vacuous(c) if c.vacuous else Html(),
-        *(element("p", remark, class_="fails") for remark in c.remarks),
+        _vacuous(c) if c.certificate.vacuous else Html(),
+        *(element("p", remark, class_="fails") for remark in c.certificate.remarks),
         _verdict(c),
-        element("p", c.sentence),
+        element("p", sentence(c.certificate)),
         _chart(c),
         _parts_table(c),
         _comparison(c),
         element("h4", "Assumptions that no file can prove"),
-        element("ul", *(element("li", sentence) for sentence in c.assumptions)),
+        element("ul", *(element("li", sentence) for sentence in c.certificate.assumptions)),
         _checks(c),
     )
 
 
 def _vacuous(c: Shown) -> Html:
-    text = f"Vacuous: this bound says nothing about the {c.quantity}."
+    text = f"Vacuous: this bound says nothing about the {c.certificate.quantity}."
     return element("p", text, class_="fails")
 
 
@@ -115,7 +115,7 @@ def pieces(c: Shown) -> list[Part]:
     A vacuous bound is smaller than the sum of its parts, so the last pieces are cut off.
     """
     found = _without_negative_steps(list(c.steps))
-    parts, left = [], c.bound
+    parts, left = [], c.certificate.bound
     for s, shade in zip(found, _shades(found), strict=True):
         length = min(left, max(0.0, s.points))
         left -= length
@@ -160,8 +160,8 @@ def _parts_table(c: Shown) -> Html:
         ]
         for s, shade in zip(found, _shades(found), strict=True)
     ]
-    rows.append([element("strong", "bound, rounded up"), element("strong", c.unit.up(c.bound))])
-    header = ["part of the bound", "percentage points" if c.unit.sign else c.quantity]
+    rows.append([element("strong", "bound, rounded up"), element("strong", c.certificate.shown)])
+    header = ["part of the bound", "percentage points" if c.unit.sign else c.certificate.quantity]
     return table("The parts of the bound", header, rows, class_="sum", hidden_caption=True)
 
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pacbayes.bounds import percent_up
+from pacbayes.bounds import confidence, percent_up
 from pacbayes.bounds.domain import number_up
 from pacbayes.certificates.explanation import Beside, Step, percent
 from pacbayes.choices import Predictor
@@ -19,10 +19,13 @@ from pacbayes.report.charts import Mark
 from pacbayes.report.markup import element
 
 if TYPE_CHECKING:
+    from pacbayes.certificates.certificate import Certificate
     from pacbayes.report.answers import Answers
     from pacbayes.report.training import LayerMovement
     from pacbayes.training.loop import Evaluation
     from pacbayes.verify import Finding
+
+    Claim = tuple[Certificate, Iterable[Finding]]
 
 __all__ = ["Commands", "Contents", "Shown", "Table", "Unit", "portable", "verdict"]
 
@@ -33,6 +36,11 @@ class Unit:
 
     times: float = 100.0
     sign: str = " %"
+
+    @classmethod
+    def of(cls, scale: float) -> Unit:
+        """Return how losses up to `scale` are written."""
+        return cls() if scale == 1 else cls(1.0, "")
 
     def text(self, value: float) -> str:
         """Return a measured value as text."""
@@ -54,8 +62,6 @@ class Shown:
     Attributes:
         key: what distinguishes its charts from those of others.
         title: the predictor that it covers.
-        quantity: what is bounded, such as error or cost.
-        sentence: predictor, probability and theorem in words.
         steps: parts that add up to the bound.
         marks: other values on the axis of the bound.
         beside: rows that compare it with other numbers.
@@ -66,19 +72,18 @@ class Shown:
     key: str
     file: str
     title: str
-    quantity: str
-    bound: float
-    vacuous: bool
-    sentence: str
+    certificate: Certificate
     steps: tuple[Step, ...]
     marks: tuple[Mark, ...]
     beside: tuple[Beside, ...]
-    assumptions: tuple[str, ...]
     findings: tuple[Finding, ...]
     unchecked: str
-    remarks: tuple[str, ...] = ()
     paper: str | None = None
-    unit: Unit = Unit()
+
+    @property
+    def unit(self) -> Unit:
+        """How its numbers are written."""
+        return Unit.of(self.certificate.scale)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,18 @@ class Table:
         rows.append(("total", f"{sum(ledger.values()):.6g}", f"of δ = {delta:g}"))
         caption = f"δ ledger of {file}: how its failure probability is divided"
         return cls(caption, ("part", "δ", "share"), tuple(rows), class_="beside")
+
+    @classmethod
+    def of_claims(cls, caption: str, claims: Sequence[Claim], note: str) -> Table:
+        """Return certificates that share δ, with their checks."""
+        header = ("about", "at most", "measured", "counted", "pacbayes verify")
+        rows = []
+        for c, findings in claims:
+            measured = Unit.of(c.scale).text(c.risk) if c.n else "–"
+            about = f"{c.quantity}, by {c.theorem}"
+            rows.append((about, c.shown, measured, f"{c.n}", verdict(findings)))
+        hold = f"With probability {confidence(claims[0][0].delta)} all of these hold together"
+        return cls(caption, header, tuple(rows), f"{hold}{note}", class_="beside")
 
     @classmethod
     def of_hashes(cls, hashes: Mapping[str, str]) -> Table:

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pacbayes.bounds import clopper_pearson, confidence, kl_chernoff
-from pacbayes.bounds.theorems import THEOREMS
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Beside, Step, percent
+from pacbayes.certificates.units import of_units
 from pacbayes.certified.candidates import MEAN
-from pacbayes.certified.certificate import HeldOutCertificate
 from pacbayes.certified.claims import OVERALL, part_of
 from pacbayes.certified.evidence import Evidence
-from pacbayes.certified.losses import Loss, of_units
+from pacbayes.certified.losses import Loss
 from pacbayes.certified.saved.checking import check_classifier
 from pacbayes.certified.saved.folder import read_evidence
 from pacbayes.certified.saved.record import (
@@ -29,7 +28,6 @@ from pacbayes.certified.saved.record import (
     read_record,
 )
 from pacbayes.certified.saved.statements import Run, check_shapes, read, read_arrays
-from pacbayes.certified.votes import vote_of
 from pacbayes.files import DamagedFileError, load_json
 from pacbayes.report.answers import Answers, Indices, confusion
 from pacbayes.report.charts import Mark
@@ -40,7 +38,6 @@ from pacbayes.report.contents import (
     Table,
     Unit,
     portable,
-    verdict,
 )
 from pacbayes.report.markup import element
 from pacbayes.verify import Finding
@@ -71,12 +68,12 @@ class _Read:
     record: ClassifierRecord
     evidence: Evidence
     part: str
-    issued: dict[str, HeldOutCertificate]
+    issued: dict[str, Certificate]
     findings: tuple[Finding, ...]
     test: tuple[float, int] | None
 
     @property
-    def certificate(self) -> HeldOutCertificate:
+    def certificate(self) -> Certificate:
         """The certificate of the chosen predictor."""
         return self.issued[self.part]
 
@@ -100,8 +97,7 @@ class _Read:
     @property
     def unit(self) -> Unit:
         """How losses are written."""
-        costs = self.record.costs
-        return Unit() if costs is None or max(map(max, costs)) == 1 else Unit(1.0, "")
+        return Unit.of(1.0 if self.record.costs is None else max(map(max, self.record.costs)))
 
     @property
     def where(self) -> str:
@@ -152,10 +148,10 @@ def collect(folder: Path) -> Contents:
 
 def _read(folder: Path) -> _Read:
     record = read_record(folder)
-    part, issued = read_certificates(folder) or ("", {})
+    evidence = read_evidence(folder, record)
+    part, issued = read_certificates(folder, record, evidence) or ("", {})
     if issued and part not in issued:
         raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
-    evidence = read_evidence(folder, record)
     if issued:
         findings = tuple(check_classifier(folder))
     else:
@@ -199,29 +195,18 @@ def _shown(f: _Read) -> Shown:
         key="chosen",
         file=CERTIFICATE,
         title=name[:1].upper() + name[1:],
-        quantity=c.quantity,
-        bound=c.bound,
-        vacuous=c.vacuous,
-        sentence=f"With probability {confidence(c.delta)} over the choice of the {c.n} {c.unit} in "
-        f"the bound set, this bounds the {c.quantity} on new examples of the {c.predictor}. "
-        f"Theorem: {c.theorem}.",
+        certificate=c,
         steps=_steps(f) if f.holds else (Step("risk", "claimed, not confirmed", c.bound),),
         marks=tuple(marks),
         beside=tuple(_beside(f)) if f.holds else (),
-        assumptions=c.assumptions,
         findings=f.findings,
         unchecked="predictions were taken as recorded",
-        remarks=c.remarks,
-        unit=unit,
     )
 
 
-def _at(c: HeldOutCertificate) -> Callable[[float], float]:
+def _at(c: Certificate) -> Callable[[float], float]:
     """Return the bound of the same losses as a function of δ."""
-    mean = c.losses / c.scale / c.n
-    if c.theorem == "held-out":
-        return lambda delta: c.scale * clopper_pearson(mean, c.n, delta)
-    return lambda delta: c.scale * kl_chernoff(min(1.0, mean), c.n, delta)
+    return lambda delta: c.scale * c.row.bound(c.risk_upper, 0.0, c.n, delta)
 
 
 def _steps(f: _Read) -> tuple[Step, ...]:
@@ -252,15 +237,10 @@ def _grows(f: _Read) -> list[Step]:
 
 def _vote_grows(f: _Read) -> list[Step]:
     """Return the bound of a vote as it grows."""
-    c, e, weights = f.certificate, f.evidence, f.evidence.weights
-    assert weights is not None
-    theorem, groups = THEOREMS[c.theorem], None if e.groups is None else e.groups[e.rows]
-    wrong = np.array([labels != f.labels for labels in e.predictions.values()])
-    vote = vote_of(wrong, groups, list(e.shares.values()), c.ledger[c.part], c.theorem)(weights)
-    alone = theorem.bound(vote.risk, 0.0, c.n, c.delta)
-    chosen = theorem.bound(vote.risk, c.kl, c.n, c.delta)
+    c = f.certificate
+    alone, chosen = (c.row.bound(c.risk_upper, kl, c.n, c.delta) for kl in (0.0, c.kl))
     return [
-        Step("risk", f"how often {_VOTES[c.theorem]}", min(1.0, theorem.factor * vote.risk)),
+        Step("risk", f"how often {_VOTES[c.theorem]}", min(1.0, c.row.factor * c.risk_upper)),
         Step("sample", "finite sample", alone, f"{c.theorem}, n = {c.n}, δ = {c.delta:g}"),
         Step("kl", "choice of the weights", chosen, f"KL {c.kl:.2f}"),
         Step("monte-carlo", "choice between two theorems", c.bound, "half of δ for each"),
@@ -295,21 +275,9 @@ def _guess(f: _Read) -> tuple[str, float]:
 def _claims(f: _Read) -> Iterator[Table]:
     """Yield what is claimed of the chosen predictor beside its mean loss."""
     shown = {f.part, *f.own.values()}
-    if others := [c for part, c in f.issued.items() if part not in shown]:
-        yield Table(
-            caption="What else is certified",
-            header=("about", "at most", "measured", "counted", "pacbayes verify"),
-            rows=tuple(_claim_row(c, f) for c in others),
-            note=f"With probability {confidence(f.certificate.delta)} all of these hold together "
-            "with the certificate above; they share δ.",
-            class_="beside",
-        )
-
-
-def _claim_row(c: HeldOutCertificate, f: _Read) -> tuple[str, ...]:
-    about = c.quantity if f.evidence.weights is None else f"{c.quantity}, by {c.theorem}"
-    measured = Unit().text(c.risk) if c.n else "–"
-    return about, c.shown, measured, str(c.n), verdict(f.findings)
+    if others := [(c, f.findings) for part, c in f.issued.items() if part not in shown]:
+        note = " with the certificate above; they share δ."
+        yield Table.of_claims("What else is certified", others, note)
 
 
 def _candidates(f: _Read) -> Table:

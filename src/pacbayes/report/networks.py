@@ -9,18 +9,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from pacbayes.bounds import confidence, percent_up
+from pacbayes.bounds import percent_up
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import (
     Beside,
     beside,
     paper_result,
     percent,
-    sentence,
     steps,
 )
 from pacbayes.certificates.reading import read_certificate
-from pacbayes.certificates.remarks import largest_class
+from pacbayes.certificates.remarks import largest_class, remarked
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
@@ -30,14 +29,13 @@ from pacbayes.networks.network import Network
 from pacbayes.networks.weights import log_ratios
 from pacbayes.report.charts import Mark
 from pacbayes.report.commands import certify_command, train_command
-from pacbayes.report.contents import Commands, Contents, Shown, Table, Unit, portable, verdict
+from pacbayes.report.contents import Commands, Contents, Shown, Table, Unit, portable
 from pacbayes.report.training import layer_movements
 from pacbayes.report.voting import answers_of
 from pacbayes.runs.code import FILE
 from pacbayes.runs.folder import Run
 from pacbayes.runs.prediction import TestErrors
 from pacbayes.runs.record import RunRecord
-from pacbayes.runs.run import remarked
 from pacbayes.training.checkpoints import read_history
 from pacbayes.verify import Finding, verify
 
@@ -141,18 +139,13 @@ def _shown(
         key=c.kind.value,
         file=checked.file,
         title=c.kind.title,
-        quantity="error",
-        bound=c.bound,
-        vacuous=c.vacuous,
-        sentence=sentence(c),
+        certificate=remarked(c, data.y_train, data.groups, data.classes),
         # nothing is sampled where errors are counted or the risk is exact
         steps=tuple(s for s in found if s.kind != "monte-carlo" or c.draws or s.points),
         beside=(*beside(c, errors, record), guess),
-        assumptions=tuple(c.assumptions.sentences()),
         findings=checked.findings,
         marks=tuple(_marks(c, errors, record)),
         paper=None if paper_result(record) is None else f"paper, {_column(record)}",
-        remarks=remarked(c, data).remarks,
         unchecked="" if measured else "the training risk was not recomputed",
     )
 
@@ -186,22 +179,9 @@ def _claims(checked: list[_Checked]) -> Iterator[Table]:
     """Yield the errors that are certified on each class, predictor by predictor."""
     for kind, group in groupby(checked, key=lambda i: i.certificate.kind):
         found = list(group)
-        c = found[0].certificate
-        yield Table(
-            caption=f"{kind.title}, class by class",
-            header=("class", "error at most", "measured", "examples", "pacbayes verify"),
-            rows=tuple(map(_class_row, found)),
-            note=f"With probability {confidence(c.delta)} all of these hold together, by "
-            f"{c.bound_name}. The examples of each class are counted alone, and the classes share "
-            "δ.",
-            class_="beside",
-        )
-
-
-def _class_row(checked: _Checked) -> Row:
-    c = checked.certificate
-    bound = percent_up(c.bound)
-    return (c.class_name or "", bound, percent(c.risk), str(c.n), verdict(checked.findings))
+        note = ". The examples of each class are counted alone, and the classes share δ."
+        claims = [(c, findings) for _, c, findings in found]
+        yield Table.of_claims(f"{kind.title}, class by class", claims, note)
 
 
 def _uncertified(run: Run) -> Commands:

@@ -18,7 +18,7 @@ from pacbayes.certificates.certificate import FORMAT, Certificate
 from pacbayes.certificates.certify import certify
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.certificates.reading import read_certificate
-from pacbayes.certificates.remarks import above_constant
+from pacbayes.certificates.remarks import remarked
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES
@@ -47,7 +47,6 @@ __all__ = [
     "certify_classes",
     "certify_run",
     "engine_note",
-    "remarked",
     "train_run",
 ]
 
@@ -120,7 +119,8 @@ def certify_run(
     place = run.certificate_path(issued.kind)
     if not replace_other:
         _refuse_other(place, issued.bound_name)
-    return remarked(_saved(run, issued, place, weights), data)
+    issued = _saved(run, issued, place, weights)
+    return remarked(issued, data.y_train, data.groups, data.classes)
 
 
 def _refuse_other(path: Path, bound: str) -> None:
@@ -136,12 +136,6 @@ def _refuse_other(path: Path, bound: str) -> None:
             f"{path} is a certificate by {name}, which one by {bound} would replace; add "
             "--replace (replace_other=True), or move that file"
         )
-
-
-def remarked(certificate: Certificate, data: Dataset) -> Certificate:
-    """Return a certificate with what its reader should know."""
-    remark = above_constant(certificate.bound, data.y_train, data.groups, data.classes)
-    return certificate if remark is None else replace(certificate, remarks=(remark,))
 
 
 def certify_classes(

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.certified.candidates import MEAN, mean_of
-from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, class_claim, part_of
+from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, VOTES, class_claim, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.saved.data_file import check_same, table_bytes
 from pacbayes.certified.saved.networks import as_plain, from_plain
@@ -52,7 +52,7 @@ from pacbayes.runs.versions import versions
 if TYPE_CHECKING:
     from pacbayes.certified.classifier import CertifiedClassifier
 
-__all__ = ["issue", "load_classifier", "save_classifier"]
+__all__ = ["issue", "load_classifier", "other_certificates", "save_classifier"]
 
 _ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
 _MODULES = {"scikit-learn": "sklearn", "numpy": "numpy", "scipy": "scipy", "skops": "skops"}
@@ -88,10 +88,14 @@ def save_classifier(
         files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
         save_json(building / RUN, _record(model, files, source).model_dump(mode="json"))
         if model.certificate_ is not None:
-            issue(building, model.certificate_.part, _all_certificates(model))
+            issue(
+                building,
+                model.certificate_.part,
+                [*model.certificates_.values(), *other_certificates(model)],
+            )
 
 
-def issue(folder: Path, chosen: str, certificates: Sequence[HeldOutCertificate]) -> None:
+def issue(folder: Path, chosen: str, certificates: Sequence[Certificate]) -> None:
     """Write certificate.json, which names the run.json it belongs to."""
     record = {
         "kind": KIND,
@@ -143,8 +147,9 @@ def _libraries() -> dict[str, str]:
     return {name: import_module(module).__version__ for name, module in _MODULES.items()}
 
 
-def _all_certificates(model: CertifiedClassifier) -> list[HeldOutCertificate]:
-    found = [*model.certificates_.values(), *getattr(model, "class_certificates_", {}).values()]
+def other_certificates(model: CertifiedClassifier) -> list[Certificate]:
+    """Return the certificates of single classes, answered examples and unanswered ones."""
+    found = [*(getattr(model, "class_certificates_", None) or {}).values()]
     rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
     return found + [certificate for certificate in rest if certificate is not None]
 
@@ -206,9 +211,9 @@ def _restore(
         model.weights_ = dict(zip(fitted, evidence.weights.tolist(), strict=True))
         members = list(fitted.values())
         model.estimator_ = WeightedVote(members, evidence.weights, model.classes_)
-    part, issued = read_certificates(folder) or (None, {})
+    part, issued = read_certificates(folder, record, evidence) or (None, {})
     model.certificate_ = None if part is None else issued[part]
-    names = ("first-order", "tandem") if record.choose == "vote" else tuple(record.shares)
+    names = VOTES if record.choose == "vote" else tuple(record.shares)
     several = len(record.claims) > 1
     parts = {name: part_of(name, OVERALL, several=several) for name in names}
     model.certificates_ = {name: issued[part] for name, part in parts.items() if part in issued}

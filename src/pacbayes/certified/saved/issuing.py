@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacbayes.bounds.domain import check_probability
-from pacbayes.certificates.remarks import above_constant
-from pacbayes.certified.assumptions import SplitAssumptions
-from pacbayes.certified.certificate import HeldOutCertificate
-from pacbayes.certified.claims import ANSWERED, OVERALL, UNANSWERED, BoundSet, share_out
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.remarks import remarked
+from pacbayes.certified.claims import (
+    ANSWERED,
+    OVERALL,
+    UNANSWERED,
+    VOTES,
+    BoundSet,
+    share_out,
+)
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.losses import Loss
 from pacbayes.certified.saved.folder import issue, read_evidence
@@ -27,16 +32,15 @@ from pacbayes.certified.saved.record import (
 )
 from pacbayes.certified.saved.statements import Run, check_shapes, read, read_arrays
 from pacbayes.certified.splitting import Split
-from pacbayes.certified.votes import vote_of
+from pacbayes.certified.votes import WeightedVote
 from pacbayes.files import DamagedFileError
 
 __all__ = ["issue_again"]
 
 Array = NDArray[Any]
-_VOTES = ("first-order", "tandem")
 
 
-def issue_again(folder: Path, delta: float) -> HeldOutCertificate:
+def issue_again(folder: Path, delta: float) -> Certificate:
     """Issue all certificates at δ, to be chosen in advance; return that of the chosen predictor.
 
     Candidates, shares and the chosen predictor stay as they are: the certificates of all candidates
@@ -44,25 +48,22 @@ def issue_again(folder: Path, delta: float) -> HeldOutCertificate:
     """
     check_probability(delta)
     record = read_record(folder)
-    found = read_certificates(folder)
-    if found is None:
+    if not (folder / CERTIFICATE).exists():
         raise ValueError(
             f"{folder} has no certificate: it was withheld when the classifier was fitted, and "
             "cannot be issued later"
         )
-    part, before = found
     check = check_shapes(read(folder / RUN, Run), read_arrays(folder / EVIDENCE))
     if not check.holds:
         raise DamagedFileError(f"{folder / EVIDENCE} is damaged: {check.detail}")
-    if part not in before:
-        raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
     evidence = read_evidence(folder, record)
+    part, _ = read_certificates(folder, record, evidence) or ("", {})
     make = _votes if record.choose == "vote" else _certificates
-    issued = {c.part: c for c in make(record, evidence, delta, before)}
-    if record.costs is None:
-        labels = np.array(record.classes)[evidence.labels]
-        remark = above_constant(issued[part].bound, labels, evidence.groups)
-        issued[part] = replace(issued[part], remarks=() if remark is None else (remark,))
+    issued = {c.part: c for c in make(record, evidence, delta)}
+    if part not in issued:
+        raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
+    labels = np.array(record.classes)[evidence.labels]
+    issued[part] = remarked(issued[part], labels, evidence.groups)
     issue(folder, part, list(issued.values()))
     return issued[part]
 
@@ -74,15 +75,11 @@ def _bound_set(record: ClassifierRecord, e: Evidence, ledger: Any) -> tuple[Boun
     groups = None if e.groups is None else e.groups[e.rows]
     loss = Loss(names[:-1], record.costs)
     split = Split(own, e.rows, record.seed)
-    unit = "examples" if groups is None else "groups"
-    assumed = SplitAssumptions(unit, record.seed, record.repeats, record.deduplicated)
     y, several = names[e.labels[e.rows]], len(record.claims) > 1
-    return BoundSet(y, groups, loss, ledger, split, assumed, several), names
+    return BoundSet(y, groups, loss, ledger, split, record.assumptions, several), names
 
 
-def _certificates(
-    record: ClassifierRecord, e: Evidence, delta: float, before: dict[str, HeldOutCertificate]
-) -> list[HeldOutCertificate]:
+def _certificates(record: ClassifierRecord, e: Evidence, delta: float) -> list[Certificate]:
     ledger = share_out(delta, list(e.shares), list(e.shares.values()), e.claims)
     there, names = _bound_set(record, e, ledger)
     found = [there.overall(name, names[index]) for name, index in e.predictions.items()]
@@ -97,16 +94,10 @@ def _certificates(
     return found
 
 
-def _votes(
-    record: ClassifierRecord, e: Evidence, delta: float, before: dict[str, HeldOutCertificate]
-) -> list[HeldOutCertificate]:
-    ledger = share_out(delta, _VOTES, (0.5, 0.5), [OVERALL])
+def _votes(record: ClassifierRecord, e: Evidence, delta: float) -> list[Certificate]:
+    ledger = share_out(delta, VOTES, (0.5, 0.5), [OVERALL])
     there, names = _bound_set(record, e, ledger)
-    wrong = np.array([names[index] != there.y for index in e.predictions.values()])
-    found = []
-    for theorem in _VOTES:
-        prior = list(e.shares.values())
-        vote = vote_of(wrong, there.groups, prior, ledger[theorem], theorem)(np.asarray(e.weights))
-        again = replace(before[theorem], remarks=(), delta=delta, ledger=dict(ledger.parts))
-        found.append(replace(again, bound=vote.bound, kl=vote.kl))
-    return found
+    predicted = [names[index] for index in e.predictions.values()]
+    wrong, weights = np.array([labels != there.y for labels in predicted]), np.asarray(e.weights)
+    labels = WeightedVote([], weights, names[:-1]).of(predicted)
+    return list(there.votes(wrong, list(e.shares.values()), weights, labels).values())

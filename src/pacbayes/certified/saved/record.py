@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pacbayes.certified.certificate import HeldOutCertificate
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.reading import read_classifier
+from pacbayes.certified.evidence import Evidence
+from pacbayes.certified.votes import vote_of
 from pacbayes.data.layout import Layout
 from pacbayes.files import DamagedFileError, load_versioned
 
@@ -65,6 +70,17 @@ class ClassifierRecord(BaseModel):
     files: dict[str, str]
     versions: dict[str, str]
 
+    @property
+    def assumptions(self) -> Assumptions:
+        """What the certificates take on trust."""
+        return Assumptions(
+            repeats=self.repeats,
+            deduplicated=self.deduplicated,
+            split_seed=self.seed,
+            group="" if self.grouped else None,
+            covers="candidates",
+        )
+
 
 def read_record(folder: Path) -> ClassifierRecord:
     """Return the record in a classifier's folder."""
@@ -77,19 +93,31 @@ def read_record(folder: Path) -> ClassifierRecord:
         raise DamagedFileError(f"{path} is damaged: {where}: {first['msg']}") from error
 
 
-def read_certificates(folder: Path) -> tuple[str, dict[str, HeldOutCertificate]] | None:
+def read_certificates(
+    folder: Path, run: ClassifierRecord, e: Evidence
+) -> tuple[str, dict[str, Certificate]] | None:
     """Return the part of the chosen predictor and all certificates by part; None if withheld."""
     path = folder / CERTIFICATE
     if not path.exists():
         return None
     record = load_versioned(path, 1)
     try:
-        issued = {part: _certificate(c) for part, c in record["certificates"].items()}
+        issued = {
+            part: read_classifier(c, run.assumptions, path, _risk_of_vote(c, e))
+            for part, c in record["certificates"].items()
+        }
         return record["chosen"], issued
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except DamagedFileError:
+        raise
+    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}") from error
 
 
-def _certificate(record: dict[str, Any]) -> HeldOutCertificate:
-    sentences = {name: tuple(record[name]) for name in ("assumptions", "remarks")}
-    return HeldOutCertificate(**(record | sentences))
+def _risk_of_vote(c: dict[str, Any], e: Evidence) -> float | None:
+    """Return what a theorem for votes takes, which the file does not say; None for others."""
+    if e.weights is None:
+        return None
+    groups = None if e.groups is None else e.groups[e.rows]
+    wrong = np.array([p != e.labels[e.rows] for p in e.predictions.values()])
+    given = (list(e.shares.values()), c["ledger"][c["part"]], c["theorem"])
+    return vote_of(wrong, groups, *given)(e.weights).risk
