@@ -93,6 +93,7 @@ class NetworkClaim(_Record):
 
     @property
     def theorem(self) -> Theorem:
+        """The row of the table of theorems."""
         return THEOREMS[self.bound_name]
 
     @property
