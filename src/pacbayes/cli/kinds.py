@@ -18,11 +18,7 @@ Command = Callable[..., None]
 # Where the commands are that work on saved classifiers or make them.
 _COMMANDS = ("certify", "predict", "export")
 _HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
-_TAKE_ALL = (
-    "plot",
-    "report",
-    "verify",
-)  # commands that tell the kinds apart themselves, or take networks
+_TAKE_ALL = ("plot", "report", "verify")  # tell the kinds apart themselves, or take networks
 
 
 def by_kind(command: Command) -> Command:
