@@ -12,7 +12,7 @@ import pacbayes
 SOURCE = Path(pacbayes.__file__).parent
 ROOMS = [  # each may import from earlier lines only
     {"spelling", "choices", "defaults", "devices", "extras", "paper.printed", "randomness"},
-    {"redraw", "enclosures", "files", "settings", "bounds", "data"},
+    {"files", "settings", "bounds", "data"},
     {"networks", "verify"},
     {"engine"},
     {"training"},
@@ -104,9 +104,9 @@ OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code
     "export/modules.py": "runs inside an exported graph",
     "export/predictors.py": "runs inside an exported graph",
     "networks/bodies.py: functional_call": "a partial, which `ask` calls",
-    "redraw.py: body": "for `verify`, which gives it blocks of a file",
     "sklearn/certifying.py: model.predict": "of a PACBayesClassifier, which gives copies",
-    "verify.py: body": "the body of a run of ours, which gives copies",
+    "verify/risks.py: body": "the body of a run of ours, which gives copies",
+    "verify/redraw.py: body": "for `verify`, which gives it blocks of a file",
 }
 
 

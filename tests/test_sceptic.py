@@ -261,26 +261,41 @@ def reached(*modules):
     return found
 
 
-VERIFIER = ("verify", "certified.saved.checking")
-
-
 def test_all_that_verify_imports_does_without_other_packages():
     """Also the parts of it that the folders above do not reach."""
     commands = ("__main__", "cli", "cli.verify", "cli.classifiers", "cli.console", "bounds.domain")
-    ours = reached(*commands, *VERIFIER)
-    assert {"pacbayes.data.sample", "pacbayes.enclosures", "pacbayes.redraw"} <= ours.keys()
+    ours = reached(*commands, "verify")
+    assert {
+        "pacbayes.data.sample",
+        "pacbayes.verify.enclosures",
+        "pacbayes.verify.redraw",
+    } <= ours.keys()
     needed = {module: foreign(imported(path, later=False)) for module, path in ours.items()}
     assert set.union(*needed.values()) == set(NEEDED), needed
 
 
 def test_the_verifier_imports_little_later():
     """SciPy for --full, pyarrow for tables, torch for a method that it does not call."""
-    ours = reached(*VERIFIER)
+    ours = reached("verify")
     later = {module: foreign(imported(path, later=True)) for module, path in ours.items()}
     others = {(m.removeprefix("pacbayes."), name) for m, names in later.items() for name in names}
     tables = {f"data.{name}" for name in ("arrow", "cells", "later", "text_file")}
-    expected = {("redraw", "scipy"), ("data.dataset", "torch")}
+    expected = {("verify.redraw", "scipy"), ("data.dataset", "torch")}
     assert others == expected | {(module, "pyarrow") for module in tables}
+
+
+def test_the_verifier_has_nothing_of_what_issues():
+    """Of the library it imports readers and checks of data, and these import no other package."""
+    direct = {
+        name.split(".")[1]
+        for path in (SOURCE / "verify").glob("*.py")
+        for later in (False, True)
+        for name in imported(path, later=later)
+        if name.startswith("pacbayes.")
+    }
+    assert direct == {"verify", "data"}
+    packages = {m.split(".")[1] for m in reached("verify") if m != "pacbayes" and m.count(".") > 1}
+    assert packages == {"verify", "data"}
 
 
 def test_the_documentation_installs_what_is_needed():

@@ -17,9 +17,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 import pacbayes
 from pacbayes import CertifiedClassifier
-from pacbayes.certified.saved.checking import check_classifier
-from pacbayes.certified.saved.replaying import check_fully
+from pacbayes.certified.saved.replaying import replay
 from pacbayes.files import file_sha256, save_json, save_tensors
+from pacbayes.verify import verify
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +39,11 @@ def folder(fitted, tmp_path):
 
 
 def failed(folder):
-    return {f.name for f in check_classifier(folder) if not f.holds}
+    return {f.name for f in verify(folder) if not f.holds}
 
 
 def failed_fully(folder, data=None):
-    return {f.name for f in check_fully(folder, data) if not f.holds}
+    return {f.name for f in verify(folder, full=True, data=data, replay=replay) if not f.holds}
 
 
 def forge(path, change):
@@ -116,9 +116,33 @@ def test_forged_predictions_are_the_issuers_word_until_they_are_made_again(folde
     forge_claims(folder, claim_no_errors)
     reseal(folder)
     assert failed(folder) == set()
-    words = [f.detail for f in check_classifier(folder) if f.word]
+    words = [f.detail for f in verify(folder) if f.word]
     assert any("The models give the recorded predictions" in word for word in words)
     assert failed_fully(folder) == {"losses counted", "bound (held-out)"}
+
+
+def test_a_full_check_without_the_models_is_refused(folder):
+    with pytest.raises(ValueError, match="the models must run to make their predictions again"):
+        list(verify(folder, full=True))
+    with pytest.raises(ValueError, match="--data has no effect without --full"):
+        list(verify(folder, data=folder.parent / "data.csv"))
+
+
+def test_models_do_not_run_if_another_check_failed(folder):
+    forge_claims(folder, claim_no_errors)
+    ran = []
+    found = list(verify(folder, full=True, replay=lambda path, data: ran.append(path) or iter(())))
+    assert not all(f.holds for f in found)
+    assert not ran
+
+
+def test_the_file_that_is_named_is_the_one_that_is_checked(folder):
+    honest = folder / "honest.json"
+    honest.write_bytes((folder / "certificate.json").read_bytes())
+    forge_claims(folder, claim_no_errors)
+    assert all(f.holds for f in verify(honest))
+    assert {f.name for f in verify(honest, full=True, replay=replay) if not f.holds} == set()
+    assert failed(folder) == {"losses counted", "bound (held-out)"}
 
 
 def test_swapped_labels_are_found_in_the_data(folder):

@@ -181,9 +181,9 @@ def test_15_every_field_is_checked_or_marked_as_the_issuers_word(run_cli, tmp_pa
         assert failed(run.folder) == ["assumptions"]
     forge(path, assumptions=assumptions)
     out = run_cli("verify", run.folder)[1]
-    assert "Not checked: the examples of ../data.npz are independent" in out
-    assert "Not checked: no other split was tried than that of seed 0" in out
-    assert "Not checked: the prior learned from its own part alone" in out
+    assert "Not checked: The examples of ../data.npz are independent" in out
+    assert "Not checked: No other split was tried than that of seed 0" in out
+    assert "Not checked: The prior learned from its own part alone" in out
 
 
 def test_15_features_are_looked_at_again(tmp_path):
@@ -301,7 +301,7 @@ def test_4_near_copies_across_the_split_are_refused(jitter, run_cli, tmp_path):
     assert "Examples that repeat are natural in these data (declared by --repeats)" in out
     out = run_cli("verify", tmp_path / "run")[1]
     assert "near copies" in out
-    assert "Not checked: examples that repeat are natural in these data" in out
+    assert "Not checked: Examples that repeat are natural in these data" in out
 
 
 def test_4_a_tenth_of_repeated_rows_is_natural_in_a_table_of_discrete_features(run_cli, tmp_path):
@@ -359,7 +359,7 @@ def test_15_removed_copies_are_an_assumption(run_cli, tmp_path):
     assert run_cli(*train, "--deduplicate", "--out", tmp_path / "run")[0] == 0
     assert "copies were removed" in run_cli("certify", tmp_path / "run")[1]
     code, out, _ = run_cli("verify", tmp_path / "run")
-    assert (code, "Not checked: new examples do not repeat either" in out) == (0, True)
+    assert (code, "Not checked: New examples do not repeat either" in out) == (0, True)
     path = tmp_path / "run" / "certificate.json"
     record = json.loads(path.read_text())
     forge(path, assumptions=record["assumptions"] | {"deduplicated": None})

@@ -14,8 +14,8 @@ from inverses.draws import delta_of, errors_of, four, risk_of, size_of
 from pacbayes import bounds
 from pacbayes.bounds.planning import CAUTIOUS, Plan, Split
 from pacbayes.bounds.theorems import THEOREMS
-from pacbayes.enclosures import THEOREMS as VERIFIED
-from pacbayes.enclosures import Terms
+from pacbayes.verify.enclosures import THEOREMS as VERIFIED
+from pacbayes.verify.enclosures import Terms
 
 CLOSE = 1e-6  # of the excess over the risk
 ULPS = 2.0**-45  # of the bound, where the excess is lost in the last digits

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import pacbayes.verify
+import pacbayes.verify.networks
 from pacbayes import Settings, runs
 from pacbayes.choices import Predictor
 from pacbayes.files import file_sha256
@@ -68,13 +68,13 @@ def test_a_kill_leaves_the_old_network_or_the_new(run, source, monkeypatch, call
 def test_a_network_drawn_anew_during_a_check_is_no_failure(run, source, run_cli, monkeypatch):
     certify(run, source, 1)
     assert run_cli("verify", run.folder)[0] == 0
-    check = pacbayes.verify._sample
+    check = pacbayes.verify.networks._sample
 
     def late(*given):
         certify(run, source, 40)
         return check(*given)
 
-    monkeypatch.setattr(pacbayes.verify, "_sample", late)
+    monkeypatch.setattr(pacbayes.verify.networks, "_sample", late)
     for more in ([], ["--json"]):
         certify(run, source, 1)
         code, _, err = run_cli("verify", run.folder, *more)

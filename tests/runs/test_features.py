@@ -118,9 +118,10 @@ def test_features_that_other_rows_had_a_part_in_are_found_out(tmp_path, table, c
 def test_damaged_features_are_named(tmp_path, table):
     run = trained(tmp_path / "run", table)
     certified(run)
-    for text in ("no JSON", "[]", '{"columns": 1, "columns": 2}'):
+    twice = '{"columns": 1, "columns": 2}'
+    for text, fault in (("no JSON", " is damaged"), ("[]", ": as a whole"), (twice, " is damaged")):
         (run.folder / "features.json").write_text(text)
-        with pytest.raises(ValueError, match=r"features\.json is damaged"):
+        with pytest.raises(ValueError, match=rf"features\.json{fault}"):
             failed(run.folder)
     (run.folder / "features.json").unlink()
     with pytest.raises(ValueError, match=r"features\.json does not exist"):

@@ -109,7 +109,7 @@ def test_assumptions_and_words_are_about_groups(tmp_path, table):
     c = certified(run)
     assert next(c.assumptions.sentences()).startswith("The groups (column 'patient') are indep")
     found = list(verify(run.folder / "certificate-fixed.json"))
-    assert any("the groups (column 'patient') of" in f.detail for f in found if f.word)
+    assert any("The groups (column 'patient') of" in f.detail for f in found if f.word)
 
 
 @pytest.mark.parametrize(

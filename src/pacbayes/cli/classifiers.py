@@ -5,22 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from pacbayes.choices import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pacbayes.certified.saved.predicting import FilePrediction
-    from pacbayes.verify import Finding
 
-__all__ = ["certify", "export", "predict", "verify"]
+__all__ = ["certify", "export", "predict"]
 
 
 def certify(run: Path, delta: float, as_json: bool) -> None:
@@ -41,65 +35,6 @@ def certify(run: Path, delta: float, as_json: bool) -> None:
         "Predictor, candidates and shares stay as they were: another choice would not be paid for. "
         f"δ must be chosen in advance. Next: {console.command('verify', run)}"
     )
-
-
-def verify(certificate: Path, full: bool, data: Path | None, as_json: bool) -> None:
-    """Check all certificates of the folder; exit code 1 means that a check failed."""
-    started = time.monotonic()
-    from pacbayes.cli.verify import check_unchanged, files_in, show_checks
-
-    folder = certificate if certificate.is_dir() else certificate.parent
-    before = files_in(folder)
-    checks = _checks(folder, data, full=full)
-    if as_json:
-        found = list(checks)
-        check_unchanged(folder, before, found)
-        holds = all(finding.holds for finding in found)
-        print(json.dumps({"holds": holds, "findings": [asdict(f) for f in found]}))
-    else:
-        found = show_checks(checks, None)
-        check_unchanged(folder, before, found)
-        _conclude(found, folder, started, full=full)
-    if not all(finding.holds for finding in found):
-        raise typer.Exit(1)
-
-
-def _checks(folder: Path, data: Path | None, *, full: bool) -> Iterator[Finding]:
-    if full:
-        from pacbayes.certified.saved.replaying import check_fully
-
-        return check_fully(folder, data)
-    from pacbayes.certified.saved.checking import check_classifier  # without PyTorch
-
-    if data is not None:
-        raise ValueError("--data has no effect without --full, which predicts the data again")
-    return check_classifier(folder)
-
-
-def _conclude(found: list[Finding], folder: Path, started: float, *, full: bool) -> None:
-    from pacbayes.cli import console
-    from pacbayes.cli.predict import printable
-
-    count = sum(not finding.word for finding in found)
-    if all(finding.holds for finding in found):
-        said = "" if full else " (predictions taken as recorded; use --full to make them again)"
-        print(printable(f"Verified: {_claim(folder)}{said}."), flush=True)
-    else:
-        print("The certificate does NOT hold.", flush=True)
-    next_command = console.command("predict", folder, "DATA")
-    console.remark(f"{count} checks, {console.took(started)}. Next: {next_command}")
-
-
-def _claim(folder: Path) -> str:
-    """Return what the certificate of the chosen predictor claims."""
-    from pacbayes.bounds import confidence, percent_up
-    from pacbayes.bounds.domain import number_up
-    from pacbayes.certified.saved.statements import Issued, read
-
-    issued = read(folder / "certificate.json", Issued)
-    c = issued.certificates[issued.chosen]
-    value = percent_up(c.bound) if c.scale == 1 else number_up(c.bound)
-    return f"at most {value} {c.quantity} with probability {confidence(c.delta)}: {c.predictor}"
 
 
 def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: bool) -> None:

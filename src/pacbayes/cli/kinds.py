@@ -12,13 +12,13 @@ from typing import Any
 
 from pacbayes.cli.console import remark
 
-__all__ = ["by_kind"]
+__all__ = ["by_kind", "is_classifier"]
 
 Command = Callable[..., None]
 # Where the commands are that work on saved classifiers or make them.
-_COMMANDS = ("certify", "verify", "predict", "export")
+_COMMANDS = ("certify", "predict", "export")
 _HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
-_TAKE_ALL = ("plot", "report")  # commands that tell the kinds apart themselves, or take networks
+_TAKE_ALL = ("plot", "report", "verify")  # tell the kinds apart themselves, or take networks
 
 
 def by_kind(command: Command) -> Command:
@@ -55,14 +55,19 @@ def _other_kind(values: dict[str, Any], first: str) -> str | None:
     """Return what the command is to work on, if it is not the run of a network."""
     if "model" in values:
         return None if values["model"] == "network" else f"--model {values['model']}"
-    return f"{values[first]}, a classifier" if _is_classifier(Path(values[first])) else None
+    return f"{values[first]}, a classifier" if is_classifier(Path(values[first])) else None
 
 
 def _best_of_scales(folder: Path) -> Path:
     """Return a folder; if it has a run for each prior scale instead, the one that train names.
 
-    Every certificate of such a run pays for all scales, so that the best may be chosen.
+    Every certificate of such a run pays for all scales, so that the best may be chosen. A folder
+    that a kill has left aside comes back.
     """
+    from pacbayes.files import recover
+
+    if not folder.exists():
+        recover(folder)
     runs = [path.parent for path in sorted(folder.glob("scale-*/run.json"))]
     if not runs or (folder / "run.json").exists():
         return folder
@@ -87,12 +92,10 @@ def _option(name: str) -> str:
     return f"--{spelled.replace('_', '-')}"
 
 
-def _is_classifier(path: Path) -> bool:
+def is_classifier(path: Path) -> bool:
+    """Return whether a folder, or that of a file, holds a classifier."""
     from pacbayes.certified.saved.kinds import CLASSIFIER, kind_of
-    from pacbayes.files import recover
 
-    if not path.exists():
-        recover(path)
     try:
         return kind_of(path if path.is_dir() else path.parent) == CLASSIFIER
     except ValueError:  # a folder of no kind; the command says what is wrong with it

@@ -6,29 +6,22 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacbayes.cli import completion
+from pacbayes.cli import completion, console
 from pacbayes.cli.options import AsJson, DataFile
 from pacbayes.cli.predict import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pacbayes.redraw import Body
     from pacbayes.verify import Finding
+    from pacbayes.verify.redraw import Body, Weights
 
-    Prior = dict[str, NDArray[np.float32]]
-
-__all__ = ["check_unchanged", "files_in", "show_checks", "verify"]
+__all__ = ["verify"]
 
 
 def verify(
@@ -64,27 +57,35 @@ def verify(
     pacbayes verify runs/mine/certificate.json --full
     """
     started = time.monotonic()
+    from pacbayes.cli.kinds import is_classifier
     from pacbayes.verify import certificates_in
     from pacbayes.verify import verify as verified
 
+    if relearn and is_classifier(certificate):
+        raise ValueError(f"--relearn has no effect on {certificate}, a classifier; leave it out")
     paths = certificates_in(certificate)
-    before = files_in(paths[0].parent)
-    check = partial(verified, full=full, data=data)
-    prior = _learned_again(paths[0].parent, data) if relearn else None
-    check = partial(check, prior=prior, body=_body(paths[0].parent, prior) if full else None)
+    folder = paths[0].parent
+    before = _files_in(folder)
+    prior = _learned_again(folder, data) if relearn else None
+    body = _body(folder, prior) if full else None
+    found = []
+    for path in paths:
+        checks = verified(path, full=full, data=data, prior=prior, body=body, replay=_replay)
+        found.append(_steps(checks, path.name if paths[1:] else "", as_json))
+    every = [finding for findings in found for finding in findings]
+    holds = all(finding.holds for finding in every)
+    if not holds and _files_in(folder) != before:  # old and new ones were mixed
+        raise ValueError(f"{folder} was written to during the check; verify it again after that")
     if as_json:
-        found = [list(check(path)) for path in paths]
-        check_unchanged(paths[0].parent, before, chain(*found))
-        _print_json(list(chain(*found)))
+        print(json.dumps({"holds": holds, "findings": [asdict(finding) for finding in every]}))
     else:
-        found = [show_checks(check(path), path.name if paths[1:] else None) for path in paths]
-        check_unchanged(paths[0].parent, before, chain(*found))
-        _conclude(found, paths, started)
-    if not _hold(chain(*found)):
+        count = sum(not finding.word for finding in every)
+        _conclude(found, paths, holds, f"{count} checks, {console.took(started)}.")
+    if not holds:
         raise typer.Exit(1)
 
 
-def files_in(folder: Path) -> dict[str, tuple[int, int]]:
+def _files_in(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the files that a check may read, and by what a replaced one differs."""
     found: dict[str, tuple[int, int]] = {}
     for path in folder.glob("[!.]*.*"):
@@ -93,19 +94,7 @@ def files_in(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def check_unchanged(
-    folder: Path, before: dict[str, tuple[int, int]], findings: Iterable[Finding]
-) -> None:
-    """Raise ValueError if a check failed while the files changed: it mixed old and new ones."""
-    if not _hold(findings) and files_in(folder) != before:
-        raise ValueError(f"{folder} was written to during the check; verify it again after that")
-
-
-def _print_json(found: list[Finding]) -> None:
-    print(json.dumps({"holds": _hold(found), "findings": [asdict(f) for f in found]}))
-
-
-def _body(run: Path, prior: Prior | None) -> Body | None:
+def _body(run: Path, prior: Weights | None) -> Body | None:
     """Return the module of a run that is not dense, which runs its code."""
     path = run / "run.json"
     record = json.loads(path.read_bytes()) if path.is_file() else None
@@ -117,11 +106,17 @@ def _body(run: Path, prior: Prior | None) -> Body | None:
     return module_body(runs.open_run(run), prior)
 
 
-def _learned_again(run: Path, data: Path | None) -> Prior:
+def _replay(path: Path, data: Path | None) -> Iterator[Finding]:
+    """Predict again with the models of a classifier, which runs them."""
+    from pacbayes.certified.saved.replaying import replay
+
+    return replay(path, data)
+
+
+def _learned_again(run: Path, data: Path | None) -> Weights:
     import numpy as np
 
     from pacbayes import runs
-    from pacbayes.cli import console
 
     opened = runs.open_run(run)
     with console.waiting("learning the prior again"):
@@ -137,9 +132,11 @@ def _learned_again(run: Path, data: Path | None) -> Prior:
     return prior
 
 
-def show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]:
+def _steps(findings: Iterable[Finding], name: str, as_json: bool) -> list[Finding]:
     """Print each check of a certificate as soon as it is known, and return them all."""
-    if name is not None:
+    if as_json:
+        return list(findings)
+    if name:
         print(f"{name}:")
     found = []
     for f in findings:
@@ -149,16 +146,12 @@ def show_checks(findings: Iterable[Finding], name: str | None) -> list[Finding]:
     return found
 
 
-def _conclude(found: list[list[Finding]], paths: list[Path], started: float) -> None:
-    from pacbayes.cli import console
-
-    count = sum(not finding.word for finding in chain(*found))
-    checks, one = f"{count} checks, {console.took(started)}.", len(found) == 1
-    if _hold(chain(*found)):
+def _conclude(found: list[list[Finding]], paths: list[Path], holds: bool, checks: str) -> None:
+    one = len(found) == 1
+    if holds:
         for findings, path in zip(found, paths, strict=True):
             which = "" if one else f", {path.name}"
-            number, caveat = _number(findings, path), _reservation(findings)
-            print(printable(f"Verified{which}: {number}{caveat}."), flush=True)
+            print(printable(f"Verified{which}: {_number(findings, path)}."), flush=True)
         console.remark(f"{checks} Next: {console.command('predict', paths[0].parent, 'DATA')}")
     else:
         which = "The certificate does" if one else "At least one certificate does"
@@ -167,26 +160,20 @@ def _conclude(found: list[list[Finding]], paths: list[Path], started: float) -> 
 
 
 def _number(findings: list[Finding], path: Path) -> str:
-    """Return the verifier's own number for a certificate, and what it is about."""
+    """Return the number that was verified, what it is about, and what --full would measure."""
     from pacbayes.bounds import confidence, percent_up
+    from pacbayes.bounds.domain import number_up
 
     claim = json.loads(path.read_bytes())
-    (own,) = (finding.bound for finding in findings if finding.bound is not None)
-    name = claim.get("class_name")
-    where = "" if name is None else f" on class {name}"
-    return f"at most {percent_up(own)} error{where} with probability {confidence(claim['delta'])}"
-
-
-def _reservation(findings: list[Finding]) -> str:
-    """Return the remark that --full would measure a risk that was taken as claimed."""
-    if _measured(findings):
-        return ""
-    return " (training risk taken as claimed; use --full to measure it)"
-
-
-def _measured(findings: list[Finding]) -> bool:
-    return any(finding.measures_risk for finding in findings)
-
-
-def _hold(findings: Iterable[Finding]) -> bool:
-    return all(finding.holds for finding in findings)
+    if several := claim.get("certificates"):  # of a classifier, and all of them hold
+        c = several[claim["chosen"]]
+        value = percent_up(c["bound"]) if c["scale"] == 1 else number_up(c["bound"])
+        what, whom = f"{value} {c['quantity']}", f": {c['predictor']}"
+        taken = "predictions taken as recorded; use --full to make them again"
+    else:
+        c, name = claim, claim.get("class_name")
+        (own,) = (finding.bound for finding in findings if finding.bound is not None)
+        what, whom = f"{percent_up(own)} error{'' if name is None else f' on class {name}'}", ""
+        taken = "training risk taken as claimed; use --full to measure it"
+    caveat = "" if any(finding.measures_risk for finding in findings) else f" ({taken})"
+    return f"at most {what} with probability {confidence(c['delta'])}{whom}{caveat}"

@@ -17,17 +17,13 @@ from pacbayes.certified.candidates import MEAN
 from pacbayes.certified.claims import OVERALL, part_of
 from pacbayes.certified.evidence import Evidence
 from pacbayes.certified.losses import Loss
-from pacbayes.certified.saved.checking import check_classifier
 from pacbayes.certified.saved.folder import read_evidence
 from pacbayes.certified.saved.record import (
     CERTIFICATE,
-    EVIDENCE,
-    RUN,
     ClassifierRecord,
     read_certificates,
     read_record,
 )
-from pacbayes.certified.saved.statements import Run, check_shapes, read, read_arrays
 from pacbayes.files import DamagedFileError, load_json
 from pacbayes.report.answers import Answers, Indices, confusion
 from pacbayes.report.charts import Mark
@@ -40,7 +36,8 @@ from pacbayes.report.contents import (
     portable,
 )
 from pacbayes.report.markup import element
-from pacbayes.verify import Finding
+from pacbayes.verify import Finding, verify
+from pacbayes.verify.classifiers import check_evidence
 
 __all__ = ["collect"]
 
@@ -152,10 +149,7 @@ def _read(folder: Path) -> _Read:
     part, issued = read_certificates(folder, record, evidence) or ("", {})
     if issued and part not in issued:
         raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
-    if issued:
-        findings = tuple(check_classifier(folder))
-    else:
-        findings = (check_shapes(read(folder / RUN, Run), read_arrays(folder / EVIDENCE)),)
+    findings = tuple(verify(folder / CERTIFICATE)) if issued else (check_evidence(folder),)
     return _Read(folder, record, evidence, part, issued, findings, _test(folder / "test.json"))
 
 

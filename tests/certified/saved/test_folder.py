@@ -14,9 +14,9 @@ from sklearn.preprocessing import MinMaxScaler
 
 import pacbayes
 from pacbayes import CertifiedClassifier, PACBayesClassifier
-from pacbayes.certified.saved.checking import check_classifier
-from pacbayes.certified.saved.replaying import check_fully
+from pacbayes.certified.saved.replaying import replay
 from pacbayes.files import DamagedFileError
+from pacbayes.verify import verify
 
 from .conftest import FAST, numbers, table
 
@@ -61,8 +61,8 @@ def test_every_kind_of_classifier_comes_back_and_verifies(kind, grouped, tmp_pat
     model.fit(x, y, groups=groups)
     model.save(tmp_path / "model", x)
     assert_same(model, pacbayes.load(tmp_path / "model"), x)
-    all_hold(check_classifier(tmp_path / "model"))
-    found = all_hold(check_fully(tmp_path / "model"))
+    all_hold(verify(tmp_path / "model"))
+    found = all_hold(verify(tmp_path / "model", full=True, replay=replay))
     assert "0 of" in next(f.detail for f in found if f.name == "predictions made again")
 
 
@@ -78,7 +78,7 @@ def test_a_saved_model_that_answers_differently_again_does_not_verify(when, tmp_
         return good(self, X)[:: -1 if changed else 1]
 
     monkeypatch.setattr(LogisticRegression, "predict", predict)
-    found = list(check_fully(tmp_path / "m"))
+    found = list(verify(tmp_path / "m", full=True, replay=replay))
     assert [f.name for f in found if not f.holds] == ["answers"]
     cause = "half of the examples at a time" if when == "size" else "asked again about the same"
     assert cause in next(f.detail for f in found if f.name == "answers")
@@ -103,7 +103,7 @@ def test_default_candidates_of_a_table_come_back(as_objects, tmp_path):
     model = CertifiedClassifier(random_state=0).fit(x, y)
     model.save(tmp_path / "model", x)
     assert_same(model, pacbayes.load(tmp_path / "model"), x)
-    all_hold(check_fully(tmp_path / "model"))
+    all_hold(verify(tmp_path / "model", full=True, replay=replay))
 
 
 @pytest.mark.filterwarnings("ignore::pacbayes.CertificateWarning")  # little training
@@ -123,7 +123,7 @@ def test_networks_of_ours_come_back(predictor, tmp_path):
         np.testing.assert_array_equal(again.candidates_[name].predict(x), candidate.predict(x))
         probability = candidate.predict_proba(x)
         np.testing.assert_array_equal(again.candidates_[name].predict_proba(x), probability)
-    all_hold(check_fully(tmp_path / "model"))
+    all_hold(verify(tmp_path / "model", full=True, replay=replay))
 
 
 def test_a_withheld_certificate_is_not_saved(tmp_path):
@@ -134,7 +134,7 @@ def test_a_withheld_certificate_is_not_saved(tmp_path):
     model.save(tmp_path / "model")
     assert pacbayes.load(tmp_path / "model").certificate_ is None
     with pytest.raises(ValueError, match=r"certificate\.json does not exist"):
-        list(check_classifier(tmp_path / "model"))
+        list(verify(tmp_path / "model"))
 
 
 def test_texts_that_are_no_table_come_back(tmp_path):
@@ -147,7 +147,7 @@ def test_texts_that_are_no_table_come_back(tmp_path):
     again = pacbayes.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict(texts), model.predict(texts))
     with pytest.raises(ValueError, match="has no copy of the data"):
-        list(check_fully(tmp_path / "model"))
+        list(verify(tmp_path / "model", full=True, replay=replay))
     with pytest.raises(ValueError, match="X of type list cannot be stored; save without X"):
         model.save(tmp_path / "other", texts)
     assert not (tmp_path / "other").exists()

@@ -8,8 +8,8 @@ from scipy.stats import beta
 
 import pacbayes
 from pacbayes import CertifiedClassifier
-from pacbayes.certified.saved.checking import check_classifier
 from pacbayes.certified.saved.issuing import issue_again
+from pacbayes.verify import verify
 
 from .conftest import FAST, numbers
 from .test_folder import KINDS
@@ -34,7 +34,7 @@ def test_another_delta_changes_the_bounds_and_not_the_predictor(fitted, saved):
     part = 0.001 * model.evidence_.shares[c.part]
     errors, n = c.losses, c.n
     assert c.bound == pytest.approx(beta.ppf(1 - part, errors + 1, n - errors))
-    assert all(f.holds for f in check_classifier(saved))
+    assert all(f.holds for f in verify(saved))
     again = pacbayes.load(saved)
     assert again.certificate_ == c
     np.testing.assert_array_equal(again.predict(x), model.predict(x))

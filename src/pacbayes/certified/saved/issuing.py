@@ -25,15 +25,14 @@ from pacbayes.certified.saved.folder import issue, read_evidence
 from pacbayes.certified.saved.record import (
     CERTIFICATE,
     EVIDENCE,
-    RUN,
     ClassifierRecord,
     read_certificates,
     read_record,
 )
-from pacbayes.certified.saved.statements import Run, check_shapes, read, read_arrays
 from pacbayes.certified.splitting import Split
 from pacbayes.certified.votes import WeightedVote
 from pacbayes.files import DamagedFileError
+from pacbayes.verify.classifiers import check_evidence
 
 __all__ = ["issue_again"]
 
@@ -53,7 +52,7 @@ def issue_again(folder: Path, delta: float) -> Certificate:
             f"{folder} has no certificate: it was withheld when the classifier was fitted, and "
             "cannot be issued later"
         )
-    check = check_shapes(read(folder / RUN, Run), read_arrays(folder / EVIDENCE))
+    check = check_evidence(folder)
     if not check.holds:
         raise DamagedFileError(f"{folder / EVIDENCE} is damaged: {check.detail}")
     evidence = read_evidence(folder, record)

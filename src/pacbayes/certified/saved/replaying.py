@@ -14,47 +14,36 @@ from pacbayes.certified.asking import check_answers
 from pacbayes.certified.candidates import answer
 from pacbayes.certified.copies import check_examples, first_of_each
 from pacbayes.certified.evidence import places
-from pacbayes.certified.saved.checking import check_classifier, recount
 from pacbayes.certified.saved.data_file import load_copy
 from pacbayes.certified.saved.folder import load_classifier
-from pacbayes.certified.saved.record import ClassifierRecord, read_record
-from pacbayes.certified.saved.statements import Issued, Run, read, read_arrays
+from pacbayes.certified.saved.record import EVIDENCE, RUN, ClassifierRecord, read_record
 from pacbayes.certified.splitting import Split
 from pacbayes.certified.tables import features_sha256
 from pacbayes.data import NAMES
 from pacbayes.data import load as load_data
 from pacbayes.data.layout import Layout
 from pacbayes.data.sample import NoSampleError
-from pacbayes.verify import Finding
+from pacbayes.verify.classifiers import recount
+from pacbayes.verify.findings import REPLAYED, Finding, word
+from pacbayes.verify.records import ClassifierCertificates, ClassifierRun, read, read_tensors
 
-__all__ = ["check_fully", "features_of"]
+__all__ = ["features_of", "replay"]
 
 Array = NDArray[Any]
 
 
-def check_fully(
-    folder: Path, data: Path | None = None, trusted: Sequence[str] = ()
-) -> Iterator[Finding]:
-    """Check all certificates of a saved classifier, and predict the bound set again.
+def replay(path: Path, data: Path | None = None, trusted: Sequence[str] = ()) -> Iterator[Finding]:
+    """Predict the bound set of a certificate again; `verify` calls this if its own checks hold.
 
-    The models are loaded as plain data of trusted types, and only if all other checks hold.
+    The models are loaded as plain data of trusted types.
 
     Args:
         data: file with the examples, if they are neither in the folder nor where they were.
         trusted: types of your own that loading may execute.
     """
-    found = []
-    for finding in check_classifier(folder, full=True):
-        yield finding
-        found.append(finding)
-    if all(finding.holds for finding in found):
-        yield from _replayed(folder, data, trusted)
-
-
-def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterator[Finding]:
-    record = read_record(folder)
+    folder, record = path.parent, read_record(path.parent)
     X, labels = features_of(folder, record, data)
-    evidence = read_arrays(folder / "evidence.safetensors")
+    evidence = read_tensors(folder / EVIDENCE)
     same = features_sha256(X) == record.x_sha256
     detail = record.x_sha256 if same else "these are not the features that the models were given"
     yield Finding("hash of the features", same, detail)
@@ -62,12 +51,12 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
         return
     if labels is None:
         said = "the labels are those of the examples; --data compares them with a file"
-        yield Finding("word", True, said, word=True)
+        yield word(said)
     else:
         equal = [record.classes[i] for i in evidence["labels"]] == labels
         yield Finding("labels", equal, f"{len(labels)} compared with the data")
     if record.grouped:
-        yield Finding("word", True, "the groups are those of the examples", word=True)
+        yield word("the groups are those of the examples")
     yield _sample(X, evidence, record)
     model = load_classifier(folder, trusted)
     there = _safe_indexing(X, evidence["rows"])
@@ -80,10 +69,10 @@ def _replayed(folder: Path, data: Path | None, trusted: Sequence[str]) -> Iterat
     detail = f"{sum(changed.values())} of {total} differ"
     if any(changed.values()):  # as on another machine; their losses decide
         detail += ", so losses are counted again"
-    yield Finding("predictions made again", True, detail)
+    yield Finding(REPLAYED, True, detail)
     yield _steady(model, there, predicted, again.get("answers"))
     if any(changed.values()):
-        run, issued = read(folder / "run.json", Run), read(folder / "certificate.json", Issued)
+        run, issued = read(folder / RUN, ClassifierRun), read(path, ClassifierCertificates)
         yield from recount(run, issued, evidence | again)
 
 

@@ -1,7 +1,7 @@
 """Make a certificate's random numbers again from seeds and keys, without PyTorch.
 
-Used by `verify` alone: the means of a data-free prior, a network that was drawn and kept, and the
-draws by which the risk was sampled. Only these draws need SciPy.
+Used by `verify` alone: the means of a data-free prior, a split, a network that was drawn and kept,
+and the draws by which the risk was sampled. Only these draws need SciPy.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Body", "Measured", "is_data_free", "is_kept", "measure", "measure_shared"]
+__all__ = ["BLOCK", "Measured", "is_data_free", "is_kept", "measure", "measure_shared", "shuffled"]
 
 Array = NDArray[Any]
 Weights = dict[str, Array]
+Shapes = dict[str, tuple[int, ...]]
 Laws = tuple[Weights, Weights]  # prior, posterior
 Data = tuple[Array, Array]  # features, class indices
 Activation = Callable[[Array], Array]
 Body = Callable[[Weights, Array], Array]  # activations of a module at weights by their names
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": lambda z: np.maximum(z, 0),
+    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+    "sign": lambda z: np.where(z >= 0, 1.0, -1.0),
+}
 BLOCK = 64  # examples that share a draw of a module's weights
 _DEVIATION = math.sqrt(0.05)  # of a data-free prior's means, cut at twice that
 _ROUNDING = 2e-7  # of float32 numbers of that size
@@ -70,6 +76,12 @@ class _Torch:
         r = _DEVIATION * math.sqrt(-2 * math.log1p(-v))
         self._left.append(r * math.sin(math.tau * u))
         return r * math.cos(math.tau * u)
+
+
+def shuffled(seed: int, count: int) -> Array:
+    """Return the order of units from which the seed of a split takes its parts."""
+    words = np.random.SeedSequence(seed, spawn_key=(4,)).generate_state(1, np.uint64)
+    return np.random.default_rng(int(words[0])).permutation(count)
 
 
 def is_data_free(seed: int, claimed: Sequence[Array]) -> bool:

@@ -6,8 +6,9 @@ import random
 import pytest
 from flint import arb, ctx
 
-from pacbayes import bounds, enclosures
-from pacbayes.enclosures import THEOREMS, Terms
+from pacbayes import bounds
+from pacbayes.verify import enclosures
+from pacbayes.verify.enclosures import THEOREMS, Terms
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,7 @@ from pacbayes.networks.keys import draws_key
 from pacbayes.networks.risk import exact_risk, keyed_risk
 from pacbayes.networks.weights import draw_network
 from pacbayes.randomness import keyed_generator
-from pacbayes.redraw import is_data_free, is_kept, measure
-
-ACTIVATIONS = {
-    "relu": lambda z: np.maximum(z, 0),
-    "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
-    "sign": lambda z: np.where(z >= 0, 1.0, -1.0),
-}
+from pacbayes.verify.redraw import ACTIVATIONS, is_data_free, is_kept, measure
 
 
 def moved(activation, classes, widths=(5, 4), *, learned=True):

@@ -539,6 +539,17 @@ def test_a_folder_has_the_certificates_in_it(tmp_path):
     assert certificates_in(tmp_path / "test.json") == [tmp_path / "test.json"]
 
 
+def test_a_folder_is_checked_with_all_certificates_in_it(tmp_path):
+    run, data = make_run(tmp_path)
+    for bound in ("small-kl", "disintegrated"):
+        certify(run, data, bound=bound)
+    each = [finding for path in certificates_in(run.folder) for finding in verify(path)]
+    assert list(verify(run.folder)) == each
+    assert sum(f.bound is not None for f in each) == 2
+    change(run.folder, bound=0.01)
+    assert [f.name for f in verify(run.folder) if not f.holds] == ["bound (small-kl)"]
+
+
 def test_findings_say_whether_they_measured_the_risk(folder):
     path = folder / "certificate.json"
     assert not any(f.measures_risk for f in verify(path))

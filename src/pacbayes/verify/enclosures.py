@@ -1,4 +1,4 @@
-"""Theorems and inequalities in interval arithmetic (Arb), rounded outwards.
+"""Theorems and inequalities in interval arithmetic (Arb), rounded outwards; exact sums of losses.
 
 Used by `verify` alone, whose table of theorems is its own on purpose: it shares no mathematics with
 `pacbayes.bounds`.
@@ -7,19 +7,24 @@ Used by `verify` alone, whose table of theorems is its own on purpose: it shares
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from flint import acb, arb, ctx
 
+from pacbayes.verify.redraw import Array, Laws, Weights
+
 __all__ = [
+    "INEQUALITIES",
     "THEOREMS",
     "Terms",
     "Theorem",
-    "kl_chernoff",
+    "divergence",
+    "log_ratio",
     "quadrature_error",
-    "stratified_bernstein",
+    "sum_of_means",
 ]
 
 _ALPHA = 1.001  # Catoni's α, a constant of the library
@@ -200,6 +205,10 @@ class Theorem(NamedTuple):
     markov: int
     value: Callable[[Terms], arb]
 
+    def bound(self, risk: arb, kl: arb, n: int, delta: arb, parameters: Mapping[str, float]) -> arb:
+        """Enclose the bound on the predictor's risk; the KL is that of one network."""
+        return self.markov * self.value(Terms(risk, self.networks * kl, n, delta, parameters))
+
 
 _RANDOMISED = "randomised classifier: fresh weights drawn from Q for every prediction"
 _VOTE = "majority vote of all of Q, which a vote of many draws approaches"
@@ -219,20 +228,21 @@ THEOREMS = {
 }
 
 
-def kl_chernoff(risk: float, N: int | arb, delta: arb) -> arb:
-    """Enclose the upper confidence value of the mean of N draws by Chernoff's bound."""
-    return _inverse(risk, (1 / delta).log() / N)
+def _kl_chernoff(risk: float, within: float | None, pairs: arb, N: arb, delta: arb) -> arb:
+    return _inverse(risk, -delta.log() / N)
 
 
-def stratified_bernstein(
-    risk: float, within: float | None, pairs: int | arb, N: int | arb, delta: arb
-) -> arb:
+def _bernstein(risk: float, within: float | None, pairs: arb, N: arb, delta: arb) -> arb:
     """Enclose it by Bernstein's inequality, the variance estimated from pairs of draws."""
     if within is None:
         return arb("inf")
     log = (2 / delta).log()
     variance = _inverse(2 * within, log / pairs) / 2
     return arb(risk) + log / N / 3 + ((log / N) ** 2 / 9 + 2 * variance * log / N).sqrt()
+
+
+# Upper confidence values of the mean of N draws, enclosed.
+INEQUALITIES = {"kl-chernoff": _kl_chernoff, "stratified-bernstein": _bernstein}
 
 
 def quadrature_error(classes: int, H: float) -> arb:
@@ -245,3 +255,45 @@ def quadrature_error(classes: int, H: float) -> arb:
         value = 2 * (a * a / 2).exp() * M ** (classes - 1) / (2 * pi * a / step).expm1()
         best = value if value < best else best
     return best + arb("2.2") * (arb(7) / root).erfc() / 2
+
+
+def _gaussians(laws: Laws) -> Iterator[tuple[str, arb, list[list[float]]]]:
+    """Yield for every tensor of weights its name, ln σ₀, and lists of μ, μ₀ and ln σ."""
+    prior, posterior = laws
+    for name in (key.removesuffix(".mean") for key in posterior if key.endswith(".mean")):
+        s0, means = prior[f"{name}.prior_log_scale"], posterior[f"{name}.mean"]
+        logs = np.broadcast_to(posterior.get(f"{name}.log_scale", s0), means.shape)
+        each = (means, prior[f"{name}.prior_mean"], logs)
+        yield name, arb(float(s0)), [a.ravel().tolist() for a in each]
+
+
+def divergence(laws: Laws) -> arb:
+    """Enclose KL(Q|P) = ½ Σ [σ²/σ₀² − 1 − ln(σ²/σ₀²) + (μ − μ₀)²/σ₀²]."""
+    total = arb(0)
+    for _, s0, each in _gaussians(laws):
+        shifts = arb(0)
+        for mean, center, log in zip(*each, strict=True):
+            shifts += (arb(mean) - arb(center)) ** 2
+            r = 2 * (arb(log) - s0)
+            total += r.expm1() - r
+        total += shifts * (-2 * s0).exp()
+    return total / 2
+
+
+def log_ratio(weights: Weights, laws: Laws) -> arb:
+    """Enclose ln(dQ/dP) of a network."""
+    ratio = arb(0)
+    for name, s0, each in _gaussians(laws):
+        for w, mean, center, log in zip(weights[name].ravel().tolist(), *each, strict=True):
+            far, near = (arb(w) - arb(center)) * (-s0).exp(), (arb(w) - arb(mean)) / arb(log).exp()
+            ratio += (far**2 - near**2) / 2 + s0 - arb(log)
+    return ratio
+
+
+def sum_of_means(wrong: Array, groups: Array | None) -> tuple[Fraction, int]:
+    """Return the sum over units of the share of their examples that are wrong, and their number."""
+    if groups is None:
+        return Fraction(int(wrong.sum())), len(wrong)
+    _, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    found = np.bincount(sizes[index], wrong).astype(int) if len(wrong) else np.zeros(0, int)
+    return sum((Fraction(int(c), s) for s, c in enumerate(found) if c), Fraction(0)), len(sizes)

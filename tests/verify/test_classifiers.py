@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacbayes.certified.losses import Loss, of_units
-from pacbayes.certified.saved.counting import Votes, count, errors_together
+from pacbayes.verify.classifiers import Votes, count, errors_together
 
 COSTS = ((0.0, 0.1, 3.0), (1.0, 0.0, 0.7), (2.0, 1.0, 0.0))
 
