@@ -84,7 +84,7 @@ def test_the_sdist_has_what_tests_need_and_no_results():
     assert {"src/build_engine.py", "tests/constraints.txt"} <= files
     assert {"src/pacbayes/py.typed", "src/pacbayes/engine/c/engine.c"} <= files
     assert not [path for path in files if path.endswith((".so", ".png", ".safetensors", ".pyc"))]
-    assert sum((ROOT / path).stat().st_size for path in files) < 3_300_000
+    assert sum((ROOT / path).stat().st_size for path in files) < 4_000_000
 
 
 # An ELF file needs what stands in it as strings that end with zero.
