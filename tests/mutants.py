@@ -1100,11 +1100,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/examples.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
     ("runs/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
-    ("enclosures.py", "if c == 0 else _least(q", "if False else _least(q", ENCLOSURES),
-    ("enclosures.py", "if near / n == float(risk)", "if False", ENCLOSURES),
-    ("enclosures.py", "max(width, -nats / log_radius)", "nats", ENCLOSURES),
-    ("enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", ENCLOSURES),
-    ("enclosures.py", "left_out if used < count // 2 else", "", ENCLOSURES),
     (
         "certificates/reading.py",
         'if k != "covers"',
