@@ -43,6 +43,8 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
 
+# Annotations that are imported for type checking alone stay words, which may name several things.
+suppress_warnings = ["ref.python"]
 default_role = "py:obj"  # what docstrings have in backticks is a link where it is a name
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False  # torch's say nothing of ours
@@ -57,6 +59,7 @@ _PAGES = {
     "../benchmarks": "measurements/index.md",
     "../results": "measurements/index.md",
     "../benchmarks/growth.md": "measurements/growth.md",
+    "../benchmarks/inverses.md": "measurements/inverses.md",
     "../benchmarks/priors.md": "measurements/priors.md",
     "../benchmarks/reading.md": "measurements/reading.md",
     "../benchmarks/recipes.md": "measurements/recipes.md",
