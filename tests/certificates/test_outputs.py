@@ -107,3 +107,12 @@ def test_code_of_ones_own_stands_among_the_assumptions():
 
 class Own(nn.Tanh):
     """A class that is not PyTorch's."""
+
+
+def test_a_prior_that_changed_after_the_data_were_seen_is_refused():
+    network, (x, y) = dense(), labelled()
+    certify_outputs(network, x, y)
+    with torch.no_grad():
+        network.layer.weight.prior_mean.add_(0.1)
+    with pytest.raises(ValueError, match="changed after the network first saw data"):
+        certify_outputs(network, x, y)

@@ -137,3 +137,13 @@ def test_plain_columns_are_not_filled_in(tmp_path):
     test = write(tmp_path, "u,v,y\n1,no,0\n2,,1\n", "test.csv")
     with pytest.raises(DataError, match=r"example 1 .*: column 'v' is missing, which it never was"):
         load(train, test=test)
+
+
+def test_a_table_of_numbers_of_which_one_is_missing_has_the_hash_of_its_cells(tmp_path):
+    rows = "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(60))
+    whole, lacking = (
+        DataSource(write(tmp_path, f"u,v,y\n{first}\n{rows}", f"{i}.csv")).read()
+        for i, first in enumerate(("1.5,2,a", "1.5,,a"))
+    )
+    assert whole.train_sha256 != whole.train.sha256
+    assert lacking.train_sha256 == lacking.train.sha256

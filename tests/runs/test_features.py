@@ -115,6 +115,14 @@ def test_features_that_other_rows_had_a_part_in_are_found_out(tmp_path, table, c
     assert "features" in failed(run.folder)  # and another encoding
 
 
+def test_a_file_of_features_is_the_certified_one_to_the_last_byte(tmp_path, table):
+    run = trained(tmp_path / "run", table)
+    certified(run)
+    path = run.folder / "features.json"
+    path.write_text(path.read_text() + "\n")  # which says the same
+    assert "features" in failed(run.folder)
+
+
 def test_damaged_features_are_named(tmp_path, table):
     run = trained(tmp_path / "run", table)
     certified(run)

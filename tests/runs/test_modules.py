@@ -178,6 +178,16 @@ def test_one_network_of_a_module_is_certified_and_its_errors_counted(tmp_path, s
         assert certificate.risk == count_errors(network, prior_weights(network), x, y) / len(x)
 
 
+def test_a_claim_of_a_lower_sampled_risk_fails_in_full(tmp_path, source):
+    run = trained(tmp_path / "run", source, FREE, SMALL)
+    certificate = certified(run, samples=60)
+    lower = {"risk": 0.0, "within": 0.0, "risk_upper": certificate.risk}
+    path = run.certificate_path(certificate.kind)
+    save_json(path, json.loads(path.read_text()) | lower)
+    assert checked(run, full=False)[0] == []  # the risk is the issuer's word
+    assert "risk of the same draws" in [f.name for f in checked(run)[0]]
+
+
 def test_a_claim_of_too_few_errors_fails_in_full(tmp_path, source, file):
     run = trained(tmp_path / "run", source, LEARNED, f"{file}:build")
     path = run.certificate_path(certified(run, bound="held-out").kind)

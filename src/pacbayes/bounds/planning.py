@@ -166,8 +166,7 @@ class Plan:
 def _methods(error: float, kl: float, delta: float) -> dict[str, _Bound]:
     half = delta / 2
     return {
-        # half an error less, because clopper_pearson rounds up, also 7.000000000000001
-        "held-out": lambda k, m: clopper_pearson(max(0.0, (k - 0.5) / m), m, delta),
+        "held-out": lambda k, m: clopper_pearson(k / m, m, delta),
         "small-kl": lambda k, m: small_kl(k / m, kl, m, half),
         "catoni-fixed": lambda k, m: catoni_fixed(k / m, kl, m, half, guess=error),
     }
