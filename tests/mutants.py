@@ -1118,4 +1118,5 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify/enclosures.py", "max(width, -nats / log_radius)", "nats", ENCLOSURES),
     ("verify/enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", ENCLOSURES),
     ("verify/enclosures.py", "left_out if used < count // 2 else", "", ENCLOSURES),
+    ("verify/enclosures.py", "workprec(256)", "workprec(128)", "tests/verify/test_enclosures.py"),
 ]

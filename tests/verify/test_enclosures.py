@@ -72,3 +72,10 @@ def test_a_bound_below_the_errors_counted_is_accepted(k, delta):
     value = THEOREMS["held-out"].value(terms)
     bound = bounds.clopper_pearson(k / 100, 100, delta)
     assert value <= bound <= float(value) * (1 + 1e-6)
+
+
+def test_a_bound_near_0_is_enclosed_as_closely_as_others():
+    """Its distance from 1 has more digits than the precision of the other steps."""
+    n, delta = 7947154297, 0.9999999999999969
+    value = THEOREMS["held-out-mean"].bound(arb(0), arb(0), n, arb(delta), {})
+    assert value <= bounds.kl_chernoff(0.0, n, delta)

@@ -45,7 +45,8 @@ def _inverse(q: float, c: arb) -> arb:
         coins = ((arb(q), arb(p)), (1 - arb(q), 1 - arb(p)))
         return p >= 1 or bool(sum(a * (a / b).log() for a, b in coins if a != 0) >= c)
 
-    return arb(q) if c == 0 else _least(q, beyond)
+    with ctx.workprec(256):  # ln(1 − p) of a small p needs its digits beyond those of 1
+        return arb(q) if c == 0 else _least(q, beyond)
 
 
 class Terms(NamedTuple):
