@@ -66,7 +66,7 @@ class Result:
 
 def main() -> int:
     options = _options()
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ |= {"OMP_NUM_THREADS": "1", "JOBLIB_MULTIPROCESSING": "0"}  # its pools hang here
     PROCESSES.set_forkserver_preload(FORKED)
     chosen = [m for m in MUTANTS if not options.parts or any(p in m[0] for p in options.parts)]
     _refuse_stale(chosen)
