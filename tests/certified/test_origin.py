@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import VotingClassifier
+from sklearn.feature_selection import SelectKBest
 from sklearn.model_selection import cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -11,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pacbayes import CertifiedClassifier
 from pacbayes.certified.asking import check_batches
+from pacbayes.certified.origin import check_origin
 from pacbayes.data.sample import NoSampleError
 
 pytestmark = pytest.mark.filterwarnings("ignore:no certificate")
@@ -21,10 +23,18 @@ CANCER = load_breast_cancer(return_X_y=True)
 
 def test_a_pipeline_around_an_ensemble_with_workers_does_not_hide():
     ensemble = VotingClassifier([("it", MODEL), ("other", GaussianNB())], n_jobs=2)
-    found = make_pipeline(StandardScaler(), ensemble).fit(*CANCER)[-1].estimators_[0]
+    chosen = SelectKBest(k=10)  # by all labels, which the features do not show
+    found = make_pipeline(chosen, ensemble).fit(*CANCER)[-1].estimators_[0]
     assert found.certificate_ is None
     alone = VotingClassifier([("it", MODEL), ("other", GaussianNB())]).fit(*CANCER)
     assert alone.estimators_[0].certificate_ is not None
+
+
+def test_an_ensembles_function_that_fits_it_is_seen_where_the_ensemble_is_not():
+    worker = {"__name__": "sklearn.ensemble._base"}
+    exec("def fit(call): call()", worker)
+    with pytest.raises(NoSampleError, match=r"sklearn\.ensemble\._base fits this classifier in a"):
+        worker["fit"](lambda: check_origin(MODEL))
 
 
 def test_workers_of_a_cross_validation_hide_nothing():
