@@ -121,7 +121,7 @@ def _scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
         a = network.body.draw(a, 1).value[0]
     elif isinstance(network.body, Evaluated):
         own = _below(weights, "body.posterior.")
-        a = torch.cat([network.body.checked(block, _copies(own)) for block in a.split(_FEW)])
+        a = torch.cat([network.body.checked(block, own) for block in a.split(_FEW)])
     for i, function in enumerate(functions):
         layer = f"body.layers.{i}"
         a = function(a @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])
@@ -131,11 +131,6 @@ def _scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
 
 def _below(weights: Weights, prefix: str) -> Weights:
     return {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
-
-
-def _copies(weights: Weights) -> Weights:
-    """Copy weights for a module of the user's own, which might write on them."""
-    return {name: w.clone() for name, w in weights.items()}
 
 
 def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:
