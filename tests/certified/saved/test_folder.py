@@ -60,7 +60,9 @@ def test_every_kind_of_classifier_comes_back_and_verifies(kind, grouped, tmp_pat
     model = CertifiedClassifier(**({"candidates": FAST, "random_state": 0} | KINDS[kind]))
     model.fit(x, y, groups=groups)
     model.save(tmp_path / "model", x)
-    assert_same(model, pacbayes.load(tmp_path / "model"), x)
+    assert_same(model, again := pacbayes.load(tmp_path / "model"), x)
+    risk, want = again.certificate_.risk_upper, model.certificate_.risk_upper
+    assert risk == pytest.approx(want, rel=1e-12)
     all_hold(verify(tmp_path / "model"))
     found = all_hold(verify(tmp_path / "model", full=True, replay=replay))
     assert "0 of" in next(f.detail for f in found if f.name == "predictions made again")
