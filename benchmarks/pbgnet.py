@@ -23,12 +23,12 @@ from typing import Any
 import torch
 
 from pacbayes.data.tasks import Binary
+from pacbayes.folders.prediction import VOTES
+from pacbayes.folders.versions import versions
 from pacbayes.paper.baselines import PBGFitting, PBGNet
 from pacbayes.paper.columns import Configuration
 from pacbayes.paper.execution import examples
 from pacbayes.randomness import seeded
-from pacbayes.runs.prediction import VOTES
-from pacbayes.runs.versions import versions
 from pacbayes.training.schedules import Schedule
 
 HERE = Path(__file__).parent

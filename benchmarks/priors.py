@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from pacbayes import Settings, data
+from pacbayes.folders.versions import versions
 from pacbayes.networks.risk import empirical_risk
-from pacbayes.runs.versions import versions
 from pacbayes.training.priors import Teacher, split
 
 HERE = Path(__file__).parent

@@ -55,10 +55,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from pacbayes import CertificateWarning, CertifiedClassifier, PACBayesClassifier
 from pacbayes.bounds import clopper_pearson
-from pacbayes.certified.candidates import default_candidates
+from pacbayes.folders.versions import versions
+from pacbayes.models.candidates import default_candidates
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.weights import scores
-from pacbayes.runs.versions import versions
 
 HERE = Path(__file__).parent
 STORE = HERE / "tables.jsonl"

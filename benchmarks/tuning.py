@@ -32,8 +32,8 @@ from tables import BUNDLED, DELTA, KEEL, coded, error, load, run, timed
 
 from pacbayes import PACBayesClassifier
 from pacbayes.bounds import clopper_pearson
-from pacbayes.certified.candidates import _scaled, default_candidates, probabilities
 from pacbayes.defaults import bound_fraction
+from pacbayes.models.candidates import _scaled, default_candidates, probabilities
 
 HERE = Path(__file__).parent
 FITS = HERE.parent / "build" / "tuning"

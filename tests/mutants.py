@@ -24,8 +24,8 @@ REDRAW = "tests/verify/test_redraw.py"
 PARTS, DEALT = "tests/networks/test_parts.py", "tests/certificates/test_executors.py"
 KEYED = "tests/networks/test_risk.py tests/attacks/test_forged_files.py"
 TABLES = "tests/data/test_reading.py"
-FEATURES = "tests/runs/test_features.py"
-GROUPS = "tests/runs/test_groups.py"
+FEATURES = "tests/folders/test_features.py"
+GROUPS = "tests/folders/test_groups.py"
 REFITTING = "tests/data/test_refitting.py"
 ENCODING = "tests/data/test_encoding.py"
 STOCHASTIC = "tests/networks/test_stochastic.py"
@@ -33,14 +33,14 @@ LOCAL = "tests/networks/test_local_convolution.py"
 GROUPING = "tests/networks/test_grouping.py"
 SCALING = "tests/paper/test_scaling.py"
 ARCHIVE = "tests/paper/test_archive.py -k not(missing_beside)"
-FINER = "tests/runs/test_finer.py"
+FINER = "tests/folders/test_finer.py"
 FROZEN = "tests/networks/test_frozen.py"
 EXPECTATIONS = "tests/networks/test_expectations.py"
 OUTPUTS = "tests/certificates/test_outputs.py"
-MODULES = "tests/runs/test_modules.py"
+MODULES = "tests/folders/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
 READING = "tests/certificates/test_reading.py"
-CERTIFIED = "tests/certified -k not(has_nothing)"
+CERTIFIED = "tests/models -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/verify/test_classifiers.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
 WAYS = "tests/test_ways_in.py"
@@ -265,12 +265,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("networks/grouping.py", "members[1:] - members[:1]", "members[1:]", GROUPING),
     ("networks/grouping.py", "nn.Softmax(-1)", "nn.Identity()", GROUPING),
     (
-        "runs/preparation.py",
+        "folders/preparation.py",
         "torch.from_numpy(data.finer.labels)",
         "torch.from_numpy(data.y_train)",
         FINER,
     ),
-    ("runs/record.py", "if groups and set(groups) !=", "if groups and set(groups) ==", FINER),
+    ("folders/record.py", "if groups and set(groups) !=", "if groups and set(groups) ==", FINER),
     ("networks/local_convolution.py", "(len(rows) + 1) // 2", "1", LOCAL),
     ("networks/local_convolution.py", "torch.div(own,", "torch.mul(own,", LOCAL),
     ("networks/local.py", "(linear, conv1d, conv2d)", "(linear, conv1d)", STOCHASTIC),
@@ -286,15 +286,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "if False:",
         "tests/networks/test_modules.py",
     ),
-    ("runs/code.py", "hexdigest() != sha256:", "hexdigest() == '':", MODULES),
+    ("folders/code.py", "hexdigest() != sha256:", "hexdigest() == '':", MODULES),
     (
-        "runs/code.py",
+        "folders/code.py",
         'if not (cache_folder() / "allowed" / sha256).is_file():',
         "if False:",
         MODULES,
     ),
     (
-        "runs/evaluation.py",
+        "folders/evaluation.py",
         "if run.blueprint.record(start) != run.record.network:",
         "if False:",
         MODULES,
@@ -477,7 +477,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "networks/predictors.py",
         "* ends[:, -1:] >= ends",
         "* ends[:, -1:] < ends",
-        "tests/runs/test_prediction.py",
+        "tests/folders/test_prediction.py",
     ),
     ("networks/architecture.py", "and network.head is head\n", "", "tests/engine/test_network.py"),
     (
@@ -524,14 +524,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/certifying.py", "model.priors == 1 and is_searched(model)", "False", ATTACKS),
     ("bounds/domain.py", "return str(exact) if", "return str(float(exact)) if not", ATTACKS),
     (
-        "runs/lease.py",
+        "folders/lease.py",
         "self._files() if file != own",
         "[] if file != own",
         "tests/paper/test_store.py",
     ),
-    ("runs/lease.py", "return young and not", "return not", "tests/paper/test_store.py"),
-    ("runs/lease.py", "< self.patience\n", "< self.patience / 4\n", SCALING),
-    ("runs/lease.py", "os.link(part, file)", "os.replace(part, file)", SCALING),
+    ("folders/lease.py", "return young and not", "return not", "tests/paper/test_store.py"),
+    ("folders/lease.py", "< self.patience\n", "< self.patience / 4\n", SCALING),
+    ("folders/lease.py", "os.link(part, file)", "os.replace(part, file)", SCALING),
     (
         "paper/store.py",
         "taken and not self._writer(configuration).alive",
@@ -539,10 +539,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "tests/paper/test_store.py",
     ),
     (
-        "runs/lease.py",
+        "folders/lease.py",
         "if not self._created(own, token)",
         "if self._created(own, token) is None",
-        "tests/runs/test_lease.py tests/paper/test_store.py",
+        "tests/folders/test_lease.py tests/paper/test_store.py",
     ),
     (
         "networks/architecture.py",
@@ -628,12 +628,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify/networks.py", "] = stored == codes", "] = True", FEATURES),
     ("verify/networks.py", "if fitted else codes\n", "if False else codes\n", FEATURES),
     (
-        "runs/features.py",
+        "folders/features.py",
         "return data.fitted(own)",
         "return data.fitted(range(len(data)))",
         FEATURES,
     ),
-    ("runs/run.py", "None if run.encoding.plain else FITTED", "None", FEATURES),
+    ("folders/run.py", "None if run.encoding.plain else FITTED", "None", FEATURES),
     ("training/priors.py", "np.isin(unit, split", "np.isin(np.arange(n), split", GROUPS),
     ("certificates/kept.py", 'self.groups is None else "held-out-mean"', 'True else ""', GROUPS),
     (
@@ -742,7 +742,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/sample.py", "np.full_like(deviations, deviations.max()), ", "deviations, ", EXAMPLES),
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
     ("report/voting.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
-    ("runs/preparation.py", "remarks += check_split(", "remarks += (lambda *_, **__: [])(", FORGED),
+    (
+        "folders/preparation.py",
+        "remarks += check_split(",
+        "remarks += (lambda *_, **__: [])(",
+        FORGED,
+    ),
     ("sklearn/images.py", 'update={"seed": 0}', "update={}", CARELESS),
     ("verify/enclosures.py", "t.delta) <= t.delta", "t.delta) <= 2 * t.delta", VERIFY),
     ("verify/risks.py", "arb(0), spent(c.ledger, c.part))", "arb(0), arb(0.05))", VERIFY),
@@ -753,16 +758,16 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("sklearn/classifier.py", "self.predictor_ = self.certificate_.kind.value", "pass", ESTIMATOR),
     ("training/trainer.py", "        _refuse_other_scales(network, settings)\n", "", CARELESS),
     ("bounds/theorems.py", "    if kl:\n", "    if False:\n", "tests/bounds/test_theorems.py"),
-    ("certified/candidates.py", "w / total * (", "w * (", CERTIFIED),
-    ("certified/claims.py", "delta * share / len(claims)", "delta * share", CERTIFIED),
-    ("certified/claims.py", "delta * share / len", "delta / len", CERTIFIED),
-    ("certified/claims.py", "self.y == label", "predicted == label", CERTIFIED),
-    ("certified/claims.py", "~answers, np.float64", "answers, np.float64", CERTIFIED),
-    ("certified/claims.py", "binary=binary and self.groups is None", "binary=binary", CERTIFIED),
-    ("certified/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
-    ("certified/splitting.py", "order[:size]", "np.arange(size)", CERTIFIED),
+    ("models/candidates.py", "w / total * (", "w * (", CERTIFIED),
+    ("models/claims.py", "delta * share / len(claims)", "delta * share", CERTIFIED),
+    ("models/claims.py", "delta * share / len", "delta / len", CERTIFIED),
+    ("models/claims.py", "self.y == label", "predicted == label", CERTIFIED),
+    ("models/claims.py", "~answers, np.float64", "answers, np.float64", CERTIFIED),
+    ("models/claims.py", "binary=binary and self.groups is None", "binary=binary", CERTIFIED),
+    ("models/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
+    ("models/splitting.py", "order[:size]", "np.arange(size)", CERTIFIED),
     (
-        "certified/splitting.py",
+        "models/splitting.py",
         "np.arange(n) if groups is None else",
         "np.arange(n) if True else",
         CERTIFIED,
@@ -771,27 +776,27 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certificate.py", "ledger[part])\n", "ledger.total)\n", CERTIFIED),
     ("certificates/units.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
     (
-        "certified/losses.py",
+        "models/losses.py",
         "zip(y.tolist(), predicted.tolist()",
         "zip(predicted.tolist(), y.tolist()",
         CERTIFIED,
     ),
-    ("certified/votes.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
-    ("certified/votes.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
-    ("certified/votes.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
+    ("models/votes.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
+    ("models/votes.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
+    ("models/votes.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
     (
-        "certified/contest.py",
+        "models/contest.py",
         "contest.part(contest.split.own)\n    for",
         "contest.part(np.arange(len(contest.y)))\n    for",
         CERTIFIED,
     ),
-    ("certified/origin.py", "if is_searched(estimator)", "if False", CERTIFIED),
-    ("certified/origin.py", "    refuse_hidden_callers(estimator)\n", "", CERTIFIED),
-    ("certified/claims.py", "    if not several:\n", "    if True:\n", CERTIFIED),
-    ("certified/copies.py", "((rare, False), ", "(", CERTIFIED),
-    ("certified/copies.py", ", True)):", ", True))[:1]:", CERTIFIED),
-    ("certified/copies.py", "> NEAR:", "> 1:", CERTIFIED),
-    ("certified/copies.py", "reversed(range(len(y)))", "range(len(y))", CERTIFIED),
+    ("models/origin.py", "if is_searched(estimator)", "if False", CERTIFIED),
+    ("models/origin.py", "    refuse_hidden_callers(estimator)\n", "", CERTIFIED),
+    ("models/claims.py", "    if not several:\n", "    if True:\n", CERTIFIED),
+    ("models/copies.py", "((rare, False), ", "(", CERTIFIED),
+    ("models/copies.py", ", True)):", ", True))[:1]:", CERTIFIED),
+    ("models/copies.py", "> NEAR:", "> 1:", CERTIFIED),
+    ("models/copies.py", "reversed(range(len(y)))", "range(len(y))", CERTIFIED),
     (
         "certificates/remarks.py",
         "if bound <= error",
@@ -800,9 +805,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("defaults.py", "math.ceil(LEAST_STEPS / steps)", "0", "tests/test_defaults.py"),
     ("defaults.py", ", 1 - LEAST_BOUND_SET / n)", ", 1)", "tests/test_defaults.py"),
-    ("certified/classifier.py", "            check_origin(self)\n", "", CERTIFIED),
+    ("models/classifier.py", "            check_origin(self)\n", "", CERTIFIED),
     (
-        "certified/classifier.py",
+        "models/classifier.py",
         "            check_examples(contest.X",
         "            (lambda *_, **__: 0)(task.X",
         CERTIFIED,
@@ -817,10 +822,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify/classifiers.py", 'on trust": same}', 'on trust": True}', SAVED),
     ("verify/enclosures.py", "Fraction(int(c), s)", "Fraction(int(c), 1)", SAVED),
     ("verify/classifiers.py", "[*row, max(row)]", "row", SAVED),
-    ("certified/saved/replaying.py", "evidence | again", "evidence", SAVED),
-    ("certified/saved/storing.py", "if name not in trusted", "if False", SAVED),
-    ("certified/saved/trees.py", "(children < len(left)).all()", "True", SAVED),
-    ("certified/saved/trees.py", "(used < owner.width).all()", "True", SAVED),
+    ("models/saved/replaying.py", "evidence | again", "evidence", SAVED),
+    ("models/saved/storing.py", "if name not in trusted", "if False", SAVED),
+    ("models/saved/trees.py", "(children < len(left)).all()", "True", SAVED),
+    ("models/saved/trees.py", "(used < owner.width).all()", "True", SAVED),
     (
         "export/encoding.py",
         "self.number_places).float().double()",
@@ -972,73 +977,73 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "copied.iloc[:, i]",
         "tests/data/test_foreign.py",
     ),
-    ("certified/contest.py", "give(model.fit, X, y)", "model.fit(X, y)", FOREIGN),
-    ("certified/candidates.py", "else ask(asked, X)", "else asked(X)", FOREIGN),
+    ("models/contest.py", "give(model.fit, X, y)", "model.fit(X, y)", FOREIGN),
+    ("models/candidates.py", "else ask(asked, X)", "else asked(X)", FOREIGN),
     (
-        "certified/predictor.py",
+        "models/predictor.py",
         "np.asarray(ask(predict, some))",
         "np.asarray(predict(some))",
         FOREIGN,
     ),
-    ("certified/predictor.py", "    check_in_place(predict, x, len(y))\n", "", FOREIGN),
-    ("certified/predictor.py", "y = apart(column_or_1d(y))", "y = column_or_1d(y)", FOREIGN),
-    ("certified/predictor.py", "    modules.refuse_changes()\n    check", "    check", FOREIGN),
+    ("models/predictor.py", "    check_in_place(predict, x, len(y))\n", "", FOREIGN),
+    ("models/predictor.py", "y = apart(column_or_1d(y))", "y = column_or_1d(y)", FOREIGN),
+    ("models/predictor.py", "    modules.refuse_changes()\n    check", "    check", FOREIGN),
     (
-        "certified/asking.py",
+        "models/asking.py",
         "    check_again(asked, X, recorded, who)\n    for",
         "    for",
         FOREIGN,
     ),
-    ("certified/asking.py", "    check_halves(asked, X, recorded, who)\n", "", FOREIGN),
+    ("models/asking.py", "    check_halves(asked, X, recorded, who)\n", "", FOREIGN),
     (
-        "certified/asking.py",
+        "models/asking.py",
         "np.random.default_rng(0).permutation(len(recorded))",
         "np.arange(len(recorded))",
         FOREIGN,
     ),
-    ("certified/asking.py", "is not model.estimator_:", "is None:", FOREIGN),
-    ("certified/asking.py", "    if answers is not None:\n", "    if False:\n", FOREIGN),
-    ("certified/asking.py", "        found.refuse_changes(who)\n", "", FOREIGN),
+    ("models/asking.py", "is not model.estimator_:", "is None:", FOREIGN),
+    ("models/asking.py", "    if answers is not None:\n", "    if False:\n", FOREIGN),
+    ("models/asking.py", "        found.refuse_changes(who)\n", "", FOREIGN),
     (
-        "certified/classifier.py",
+        "models/classifier.py",
         "check_answers(self, there, chosen.predicted, chosen.answers)",
         "pass",
         FOREIGN,
     ),
     (
-        "certified/modules.py",
+        "models/modules.py",
         "_LEVELS, _ITEMS, _OBJECTS = 6,",
         "_LEVELS, _ITEMS, _OBJECTS = 2,",
         FOREIGN,
     ),
-    ("certified/modules.py", "yield from attributes_of(value)", "pass", FOREIGN),
-    ("certified/modules.py", "yield from type(value).__mro__", "pass", FOREIGN),
-    ("certified/modules.py", "*part.named_buffers(recurse=False)", "", FOREIGN),
+    ("models/modules.py", "yield from attributes_of(value)", "pass", FOREIGN),
+    ("models/modules.py", "yield from type(value).__mro__", "pass", FOREIGN),
+    ("models/modules.py", "*part.named_buffers(recurse=False)", "", FOREIGN),
     ("data/references.py", "yield from (function.__kwdefaults__ or {}).values()", "pass", FOREIGN),
     ("data/references.py", "yield from _globals_named(inner)", "pass", FOREIGN),
     (
-        "certified/copies.py",
+        "models/copies.py",
         "plain[np.isnan(plain)] = np.nan",
         "pass",
-        "tests/certified/test_copies.py",
+        "tests/models/test_copies.py",
     ),
     (
-        "certified/copies.py",
+        "models/copies.py",
         "_SOME, _LIKELY = 1000, 0.4",
         "_SOME, _LIKELY = 1000, 0.6",
-        "tests/certified/test_copies.py",
+        "tests/models/test_copies.py",
     ),
     (
-        "certified/copies.py",
+        "models/copies.py",
         "found |= ~np.isnan(X[:, j])",
         "pass",
-        "tests/certified/test_copies.py",
+        "tests/models/test_copies.py",
     ),
     (
-        "certified/saved/replaying.py",
+        "models/saved/replaying.py",
         "check_answers(model, there, predicted, answers)",
         "pass",
-        "tests/certified/saved/test_folder.py -k differently_again",
+        "tests/models/saved/test_folder.py -k differently_again",
     ),
     (
         "data/preprocessing.py",
@@ -1088,10 +1093,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         WAYS,
     ),
     ("data/layout.py", "if found.get(name) != kind:", "if False:", WAYS),
-    ("certified/classifier.py", "X if layout is None else layout.rows(X)", "X", WAYS),
-    ("certified/classifier.py", "layout.from_file or are_dicts(X)", "are_dicts(X)", WAYS),
+    ("models/classifier.py", "X if layout is None else layout.rows(X)", "X", WAYS),
+    ("models/classifier.py", "layout.from_file or are_dicts(X)", "are_dicts(X)", WAYS),
     ("sklearn/examples.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
-    ("runs/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
+    ("folders/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
     (
         "certificates/reading.py",
@@ -1100,9 +1105,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "tests/certificates/test_reading.py",
     ),
     ("certificates/certificate.py", "upper = scale * min", "upper = min", READING),
-    ("certified/claims.py", "risk_upper=vote.risk", "risk_upper=total / len(losses)", CERTIFIED),
+    ("models/claims.py", "risk_upper=vote.risk", "risk_upper=total / len(losses)", CERTIFIED),
     (
-        "certified/saved/record.py",
+        "models/saved/record.py",
         "e.labels[e.rows] for p",
         "e.labels[e.rows] + 1 for p",
         CERTIFIED,

@@ -14,9 +14,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import pacbayes
-from pacbayes import devices, runs, stochastic
+from pacbayes import devices, folders, stochastic
 from pacbayes.data import DataSource
 from pacbayes.data.augmentation import crops_and_flips, moved_images
+from pacbayes.folders import run as issuing
+from pacbayes.folders.versions import versions
 from pacbayes.networks import risk as risks
 from pacbayes.networks.architecture import dense_network
 from pacbayes.networks.gaussian import gaussians, kl
@@ -26,8 +28,6 @@ from pacbayes.networks.predictors import _drawn_index
 from pacbayes.networks.sampler import TorchSampler
 from pacbayes.networks.weights import draw_network
 from pacbayes.randomness import Generators
-from pacbayes.runs import run as issuing
-from pacbayes.runs.versions import versions
 from pacbayes.settings import Settings
 from pacbayes.training import trainer as trainers
 from pacbayes.training.trainer import Trainer
@@ -233,7 +233,7 @@ def test_a_run_is_certified_on_the_device_of_its_network(tmp_path, monkeypatch):
     source = DataSource("digits")
     data = source.load()
     asked = Settings.of("fast", widths=(), epochs=1, samples=1)
-    run = runs.train_all(tmp_path / "run", asked, source, data)[0]
+    run = folders.train_all(tmp_path / "run", asked, source, data)[0]
     seen = []
 
     def caught(network, x, y, **given):
@@ -243,7 +243,7 @@ def test_a_run_is_certified_on_the_device_of_its_network(tmp_path, monkeypatch):
     monkeypatch.setattr(issuing, "certify", caught)
     network = run.load_network().to(GPU)
     with pytest.raises(InterruptedError):
-        runs.certify_run(run, network, data, delta=0.05, bound="small-kl")
+        folders.certify_run(run, network, data, delta=0.05, bound="small-kl")
     assert seen == [(GPU, GPU)]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pacbayes import Settings, runs
+from pacbayes import Settings, folders
+from pacbayes.folders.blueprint import Blueprint
 from pacbayes.networks.gaussian import gaussians
-from pacbayes.runs.blueprint import Blueprint
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -19,7 +19,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def blueprint(name, shape, **settings):
-    choice = runs.chosen(f"{EXAMPLES / name}:build")
+    choice = folders.chosen(f"{EXAMPLES / name}:build")
     given = Settings.of("fast", widths=(), samples=1, **settings)
     return Blueprint(given, math.prod(shape), 10, choice.architecture, shape, choice.code)
 

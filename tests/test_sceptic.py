@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import pacbayes
-from pacbayes import CertifiedClassifier, PACBayesClassifier, Settings, cli, runs
+from pacbayes import CertifiedClassifier, PACBayesClassifier, Settings, cli, folders
 from pacbayes.data import DataSource
 from pacbayes.paper.columns import chosen
 from pacbayes.paper.execution import run as run_column
@@ -92,7 +92,7 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folders(place):
+def folder_of(place):
     """A function that returns a folder of a kind, made once."""
     made = {}
 
@@ -124,8 +124,9 @@ def make(kind, folder):
 
 def trained(folder, name, settings, network, bounds):
     source = DataSource(name, group="b" if name == "groups.csv" else None)
-    data = runs.featured(source.read(), settings)
-    run = runs.train_all(folder, settings, source, data, runs.chosen(network, learned=True))[0]
+    data = folders.featured(source.read(), settings)
+    choice = folders.chosen(network, learned=True)
+    (run,) = folders.train_all(folder, settings, source, data, choice)
     for bound in bounds:
         certify(run, bound)
     return run.folder
@@ -133,7 +134,7 @@ def trained(folder, name, settings, network, bounds):
 
 def certify(run, bound):
     data = run.load_data()
-    runs.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, samples=2)
+    folders.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, samples=2)
 
 
 @pytest.fixture(scope="module")
@@ -153,9 +154,9 @@ def pacbayes_without(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_verify_needs_few_packages(kind, folders, pacbayes_without):
+def test_verify_needs_few_packages(kind, folder_of, pacbayes_without):
     blocked = BLOCKED if kind in TABLES else (*BLOCKED, "pyarrow")
-    folder = folders(kind)
+    folder = folder_of(kind)
     code, out, err = pacbayes_without(blocked, "verify", folder)
     assert code == 0, err
     assert "Verified" in out
@@ -185,8 +186,8 @@ def test_what_is_blocked_is_not_found(pacbayes_without):
         ("classifier", ("sklearn",), "scikit-learn"),
     ],
 )
-def test_full_names_the_package_that_it_needs(kind, blocked, missing, folders, pacbayes_without):
-    code, out, err = pacbayes_without(blocked, "verify", folders(kind), "--full")
+def test_full_names_the_package_that_it_needs(kind, blocked, missing, folder_of, pacbayes_without):
+    code, out, err = pacbayes_without(blocked, "verify", folder_of(kind), "--full")
     if missing is None:
         assert code == 0, err
         return
@@ -195,8 +196,8 @@ def test_full_names_the_package_that_it_needs(kind, blocked, missing, folders, p
     assert "Verified" not in out
 
 
-def test_a_table_names_the_package_that_reads_it(folders, pacbayes_without):
-    code, _, err = pacbayes_without(("pyarrow",), "verify", folders("table"))
+def test_a_table_names_the_package_that_reads_it(folder_of, pacbayes_without):
+    code, _, err = pacbayes_without(("pyarrow",), "verify", folder_of("table"))
     said = "this command needs pyarrow, which is not installed: pip install pyarrow"
     assert (code, err) == (2, f"error: {said}\n")
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import MinMaxScaler
 import pacbayes
 from pacbayes import PACBayesClassifier
 from pacbayes.files import DamagedFileError
-from pacbayes.runs import open_run
+from pacbayes.folders import open_run
 from pacbayes.verify import certificates_in, verify
 
 KINDS = {

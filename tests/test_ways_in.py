@@ -17,12 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pacbayes
-from pacbayes import CertifiedClassifier, PACBayesClassifier, runs
-from pacbayes.certified.candidates import default_candidates
-from pacbayes.certified.saved.predicting import predict_file
-from pacbayes.certified.tables import features_sha256
-from pacbayes.certified.training import read_examples, train_model
+from pacbayes import CertifiedClassifier, PACBayesClassifier, folders
 from pacbayes.data import DataError
+from pacbayes.models.candidates import default_candidates
+from pacbayes.models.saved.predicting import predict_file
+from pacbayes.models.tables import features_sha256
+from pacbayes.models.training import read_examples, train_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -150,8 +150,8 @@ def network_folder(place):
         str(place / "train.csv"), label="kind", drop=("id",), categorical=("month",)
     )
     settings = {"epochs": 2, "prior_epochs": 5}
-    run = runs.Run.create(place / "network", None, source, settings)
-    for _ in runs.train_run(run, run.load_data()):
+    run = folders.Run.create(place / "network", None, source, settings)
+    for _ in folders.train_run(run, run.load_data()):
         pass
     return run.folder
 
@@ -160,9 +160,9 @@ def network_folder(place):
 def trained(request, place):
     """A function of a file or of rows in memory that gives answers, of what the shell trained."""
     if request.param == "network":
-        run = runs.open_run(network_folder(place))
-        method = runs.certified_predictor(run)
-        return lambda source: runs.predict(run, source, method).labels
+        run = folders.open_run(network_folder(place))
+        method = folders.certified_predictor(run)
+        return lambda source: folders.predict(run, source, method).labels
     folder = model_folder(place, request.param)
     model = pacbayes.load(folder)
 
@@ -443,7 +443,9 @@ def test_a_network_fitted_to_a_data_frame(network, tmp_path, way, change):
     source = came_in(way, tmp_path, SAME[change](frame)[NUMBERS])
     expected = model.predict(there).tolist()
     if way in FILES:
-        assert runs.predict(runs.open_run(folder), source, model.predictor_).labels == expected
+        assert (
+            folders.predict(folders.open_run(folder), source, model.predictor_).labels == expected
+        )
     elif way == "dicts":
         with pytest.raises((ValueError, TypeError)):
             loaded.predict(source)

@@ -8,13 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pacbayes.moved import keep_old_names
+
 if TYPE_CHECKING:
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.certificates.certify import certify
-    from pacbayes.certified.classifier import CertifiedClassifier
-    from pacbayes.certified.predictor import certify_predictor
-    from pacbayes.certified.saved.loading import load
+    from pacbayes.models.classifier import CertifiedClassifier
+    from pacbayes.models.predictor import certify_predictor
+    from pacbayes.models.saved.loading import load
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.exact import exact_aggregate
@@ -36,9 +38,9 @@ _HOMES = {
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
-    "certified.classifier": ("CertifiedClassifier",),
-    "certified.saved.loading": ("load",),
-    "certified.predictor": ("certify_predictor",),
+    "models.classifier": ("CertifiedClassifier",),
+    "models.saved.loading": ("load",),
+    "models.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.exact": ("exact_aggregate",),
     "networks.folding": ("fold_batch_norm",),
@@ -89,6 +91,8 @@ __all__ = [
     "stochastic",
     "train",
 ]
+
+keep_old_names()
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from pacbayes import PACBayesClassifier, Settings, build_network, certify, runs
+from pacbayes import PACBayesClassifier, Settings, build_network, certify, folders
 from pacbayes.bounds import small_kl
 from pacbayes.data import DataSource
 
@@ -77,9 +77,9 @@ def test_a_run_with_every_mechanism_on_holds(tmp_path):
             prior_scales=(0.03, 0.1),
             prior_scale=0.03,
         )
-        made = runs.train_all(folder / "run", settings, source, source.load())
+        made = folders.train_all(folder / "run", settings, source, source.load())
         for run in made:
-            c = runs.certify_run(
+            c = folders.certify_run(
                 run, run.load_network(), source.load(), delta=DELTA, bound="best-of", samples=2
             )
             violated += c.bound < 0.5

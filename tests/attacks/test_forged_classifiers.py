@@ -17,8 +17,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import pacbayes
 from pacbayes import CertifiedClassifier
-from pacbayes.certified.saved.replaying import replay
 from pacbayes.files import file_sha256, save_json, save_tensors
+from pacbayes.models.saved.replaying import replay
 from pacbayes.verify import verify
 
 

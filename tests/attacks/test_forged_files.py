@@ -9,7 +9,7 @@ import torch
 from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 
-from pacbayes import Settings, runs
+from pacbayes import Settings, folders
 from pacbayes.bounds import small_kl, stratified_bernstein
 from pacbayes.data import DataSource
 from pacbayes.files import file_sha256, save_json, save_tensors
@@ -25,13 +25,13 @@ def make(folder, n=300, *, random=False, **changes):
     np.savez(folder / "data.npz", x=x, y=y)
     given = {"widths": (8,), "epochs": 2, "prior_epochs": 3} | changes
     source = DataSource(str(folder / "data.npz"))
-    run = runs.train_all(folder / "run", Settings.of("fast", **given), source, source.load())[0]
+    run = folders.train_all(folder / "run", Settings.of("fast", **given), source, source.load())[0]
     return run, source.load()
 
 
 def certify(run, data, **changes):
     given = {"delta": 0.05, "bound": "small-kl", "samples": 20} | changes
-    return runs.certify_run(run, run.load_network(), data, **given)
+    return folders.certify_run(run, run.load_network(), data, **given)
 
 
 def failed(folder, name="certificate.json", **options):
@@ -111,7 +111,7 @@ def test_13_relearning_raises_the_bound_to_what_the_learned_prior_gives(run_cli,
     posterior = {k: v + np.float32(0.3 if k.endswith("mean") else 0) for k, v in posterior.items()}
     reseal(run, posterior)
     forge_prior(run, prior_at_posterior(run))
-    run = runs.open_run(run.folder)
+    run = folders.open_run(run.folder)
     lucky = certify(run, data)
     assert lucky.kl < honest.kl + 5
     assert failed(run.folder) == []
@@ -195,7 +195,7 @@ def test_15_features_are_looked_at_again(tmp_path):
     replace_everywhere(
         run.folder,
         before,
-        runs.open_run(run.folder).record.data.source.located(run.folder).load().train_sha256,
+        folders.open_run(run.folder).record.data.source.located(run.folder).load().train_sha256,
     )
     assert "examples" in failed(run.folder)
 
@@ -210,10 +210,10 @@ def test_16_a_report_derives_what_it_shows(tmp_path):
     np.savez(tmp_path / "a" / "test.npz", x=x, y=(x[:, 0] > 0).astype(int))
     source = DataSource(str(tmp_path / "a" / "data.npz"), test=str(tmp_path / "a" / "test.npz"))
     settings = Settings.of("fast", widths=(8,), epochs=2)
-    run = runs.train_all(tmp_path / "a" / "other", settings, source, source.load())[0]
+    run = folders.train_all(tmp_path / "a" / "other", settings, source, source.load())[0]
     c = certify(run, source.load())
     network = run.load_network()
-    honest = runs.test_errors(run, network, source.load())
+    honest = folders.test_errors(run, network, source.load())
     forge(run.folder / "test.json", randomised=0.0, vote=0.0)
     forge(run.folder / "certificate.json", kl_by_part=dict.fromkeys(c.kl_by_part, 1.0))
     (shown,) = collect(run.folder).certificates
@@ -331,7 +331,7 @@ def test_14_signs_that_are_always_at_zero_are_errors(tmp_path):
         posterior[f"body.layers.0.{name}.log_scale"][0] = -24.0
     certify(run, data)
     reseal(run, posterior)
-    c = certify(run := runs.open_run(run.folder), data)
+    c = certify(run := folders.open_run(run.folder), data)
     lower = {"risk": 0.0, "risk_upper": 0.01, "bound": small_kl(0.01, c.kl, c.n, 0.0125)}
     forge(run.folder / "certificate.json", **lower)
     assert "risk of the same draws" in failed(run.folder, full=True)
@@ -340,7 +340,7 @@ def test_14_signs_that_are_always_at_zero_are_errors(tmp_path):
 def test_13_a_held_out_certificate_is_of_the_network_in_the_folder(tmp_path):
     run, data = make(tmp_path / "a", prior_fraction=0.5, prior_epochs=20)
     certify(run, data, bound="held-out")
-    learned = runs.learn_again(run, data)
+    learned = folders.learn_again(run, data)
     prior = load_file(run.folder / "prior.safetensors")
     for name in ("layer.weight.prior_mean", "layer.bias.prior_mean"):
         prior[name] = -prior[name]

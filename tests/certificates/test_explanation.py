@@ -9,8 +9,8 @@ import torch
 from pacbayes import Settings, build_network, certify, train
 from pacbayes.certificates.explanation import beside, layer_of, sentence, steps
 from pacbayes.data import DataSource
-from pacbayes.runs.prediction import TestErrors as Errors
-from pacbayes.runs.record import DataRecord, RunRecord
+from pacbayes.folders.prediction import TestErrors as Errors
+from pacbayes.folders.record import DataRecord, RunRecord
 
 ERRORS = Errors(randomised=0.05, vote=0.03, votes=100, n=10, drawn=0.04)
 

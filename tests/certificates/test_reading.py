@@ -136,7 +136,7 @@ def test_the_parts_of_a_cost_add_up_to_its_bound():
 
 
 def test_the_former_name_still_works():
-    from pacbayes.certified import certificate
+    from pacbayes.models import certificate
 
     with pytest.warns(DeprecationWarning, match=r"pacbayes\.Certificate now"):
         assert certificate.HeldOutCertificate is pacbayes.Certificate

@@ -8,7 +8,7 @@ import pytest
 
 from pacbayes import __version__
 from pacbayes.bounds import percent_up
-from pacbayes.runs import open_run
+from pacbayes.folders import open_run
 
 CLAIMED = " (training risk taken as claimed; use --full to measure it)."
 SMALL = (
@@ -200,12 +200,12 @@ def test_train_as_json_and_again(run_cli, csv, tmp_path):
 
 
 def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
-    from pacbayes import runs
-    from pacbayes.runs import several
+    from pacbayes import folders
+    from pacbayes.folders import several
 
     whole = tmp_path / "whole"
     run_cli("train", "--dataset", csv, "--out", whole, *SMALL)
-    original = runs.train_run
+    original = folders.train_run
 
     def interrupted(run, data, **given):
         for i, step in enumerate(original(run, data, **given)):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pacbayes import runs
+from pacbayes import folders
 
 
 @pytest.fixture
@@ -32,15 +32,15 @@ def test_another_theorem_for_the_same_predictor_is_refused(run_cli, run):
 
 
 def test_the_choice_among_theorems_is_refused_when_it_is_another(run_cli, run):
-    opened = runs.open_run(run)
+    opened = folders.open_run(run)
     asked = {"delta": 0.05, "samples": 10}
     network, data = opened.load_network(), opened.load_data()
-    best = runs.certify_run(opened, network, data, bound="best-of", **asked).bound_name
+    best = folders.certify_run(opened, network, data, bound="best-of", **asked).bound_name
     other = "catoni" if best != "catoni" else "small-kl"
-    runs.certify_run(opened, network, data, bound=other, replace_other=True, **asked)
+    folders.certify_run(opened, network, data, bound=other, replace_other=True, **asked)
     before = (run / "certificate.json").read_bytes()
     with pytest.raises(ValueError, match=f"by {other}, which one by {best} would replace"):
-        runs.certify_run(opened, network, data, bound="best-of", **asked)
+        folders.certify_run(opened, network, data, bound="best-of", **asked)
     assert (run / "certificate.json").read_bytes() == before
 
 

@@ -49,12 +49,12 @@ def test_a_run_leaves_its_evaluations_and_settings(run_cli, csv, tmp_path):
 
 
 def test_a_resumed_run_goes_on_without_gap_or_double(run_cli, csv, tmp_path, monkeypatch):
-    from pacbayes import runs
-    from pacbayes.runs import several
+    from pacbayes import folders
+    from pacbayes.folders import several
 
     train = ("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
     train += ("--tensorboard", tmp_path / "tb")
-    original = runs.train_run
+    original = folders.train_run
 
     def interrupted(run, data, **given):
         for step in original(run, data, **given):

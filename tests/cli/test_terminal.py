@@ -120,13 +120,13 @@ def test_a_finished_run_and_a_resumed_one_say_so(run_cli, csv, tmp_path):
 def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
     run_cli, csv, tmp_path, monkeypatch
 ):
-    from pacbayes import runs
-    from pacbayes.runs import several
+    from pacbayes import folders
+    from pacbayes.folders import several
     from pacbayes.training import loop
 
     late = ("--evaluate-every", 4)
     train = ("train", "--dataset", csv, *SMALL, *late, "--out", tmp_path / "a")
-    original = runs.train_run
+    original = folders.train_run
 
     def interrupted(run, data, **given):
         for step in original(run, data, **given):

@@ -13,17 +13,17 @@ import pytest
 import torch
 from scipy.special import erf, expit, ndtr
 
-from pacbayes import Settings, __version__, predict_randomised, runs
+from pacbayes import Settings, __version__, folders, predict_randomised
 from pacbayes.choices import Predictor
 from pacbayes.data import DataSource, tasks
 from pacbayes.export import export_run, graphs
 from pacbayes.export import predictors as explicit
 from pacbayes.files import DamagedFileError, load_json, save_json
+from pacbayes.folders.preparation import prepare
 from pacbayes.networks.bodies import Sampled
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.runs.preparation import prepare
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
 FEATURES = 4
@@ -59,11 +59,11 @@ def trained(tmp_path_factory):
         settings = Settings.of("fast", classes=k, epochs=6, batch_size=20, lam=1e3, **changes)
         data = (source := DataSource(str(name))).load()
         run = prepare(folder / case, settings, source, data)
-        for _ in runs.train_run(run, data):
+        for _ in folders.train_run(run, data):
             pass
         for bound in ("small-kl", "tandem", "disintegrated"):
             asked = {"delta": 0.05, "bound": bound, "samples": 5}
-            runs.certify_run(run, run.load_network(), data, **asked)
+            folders.certify_run(run, run.load_network(), data, **asked)
         return made.setdefault(case, run)
 
     return get

@@ -11,16 +11,16 @@ from scipy.special import erf
 from torch import nn
 from torch.nn.functional import conv2d, relu
 
-from pacbayes import runs
+from pacbayes import folders
 from pacbayes.choices import Predictor
 from pacbayes.export import export_run
 from pacbayes.export.predictors import explicit
+from pacbayes.folders.folder import Run
 from pacbayes.networks.bodies import Deterministic
 from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.modules import Convolutions
 from pacbayes.networks.network import Network
-from pacbayes.runs.folder import Run
 
 CODE = """from torch import nn
 
@@ -64,10 +64,10 @@ def made(tmp_path_factory):
     def make(name, network, bounds, **changes):
         run = Run.create(folder / name, network, folder / "x.npz", changes)
         data = run.load_data()
-        for _ in runs.train_run(run, data):
+        for _ in folders.train_run(run, data):
             pass
         for bound, given in bounds.items():
-            runs.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **given)
+            folders.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **given)
         return run
 
     two = Convolutions(channels=(3,), kernels=(2,), strides=(1,))
@@ -151,7 +151,7 @@ def test_a_fixed_module_predicts_as_the_library(made, format, tmp_path):
     x = 5 * examples(40)
     _, label = ask(e, x)
     np.savez(tmp_path / "new.npz", x=x.reshape(-1, *SHAPE))
-    ours = runs.predict(
+    ours = folders.predict(
         run, str(tmp_path / "new.npz"), "fixed", samples=1, seed=0, label=None
     ).labels
     assert [e.classes[i] for i in label] == ours

@@ -15,13 +15,13 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 import pacbayes
-from pacbayes import runs
+from pacbayes import folders
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, DataSource
 from pacbayes.data.cells import MISSING, TRUTH
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
 from pacbayes.export import comparison, encoding, export_run, rows, surface
-from pacbayes.runs.folder import Run
+from pacbayes.folders.folder import Run
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
 LOADER, _ = re.findall(r"```python\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
@@ -49,9 +49,9 @@ def made(tmp_path_factory):
 def run_on(folder, path, label, bound, **changes):
     run = Run.create(folder, None, DataSource(str(path), label=label), changes)
     data = run.load_data()
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
-    runs.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, samples=5)
+    folders.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, samples=5)
     return run
 
 
@@ -102,8 +102,8 @@ CASES = {
 
 
 def predicted(run, path, method=None):
-    method = method or runs.certified_predictor(run)
-    return runs.predict(run, str(path), method, samples=5, seed=0, label=None)
+    method = method or folders.certified_predictor(run)
+    return folders.predict(run, str(path), method, samples=5, seed=0, label=None)
 
 
 def loaded(file, path, monkeypatch, capsys):
@@ -130,7 +130,7 @@ def test_breast_cancer_has_its_certified_error_when_fed_with_the_columns_of_its_
     assert "for 569 rows of bc.csv and 32 made-up rows." in printed
     assert "bc.onnx: the fixed predictor" in printed
     labels, said = loaded(out, path, monkeypatch, capsys)
-    known = predicted(runs.open_run(run), path)
+    known = predicted(folders.open_run(run), path)
     assert labels == known.labels
     error = np.mean(np.array(labels) != table.target.astype(str))
     assert error == known.error < 0.05
@@ -144,7 +144,7 @@ def test_a_file_answers_every_row_as_predict_does(made, tmp_path, monkeypatch, c
     run, out = made(case), tmp_path / "p.onnx"
     method = "fixed" if case == "numbers" else None
     if case == "plain":  # its certificate is that of the randomised classifier, which draws
-        runs.certify_run(
+        folders.certify_run(
             run, run.load_network(), run.load_data(), delta=0.05, bound="disintegrated"
         )
         method = "drawn"
@@ -181,16 +181,16 @@ def test_numbers_and_truth_values_are_taken_however_they_are_written(tmp_path):
     source = DataSource(str(path), categorical=("month",))
     run = Run.create(tmp_path / "run", None, source, LEARNED | {"repeats": True})
     data = run.load_data()
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
-    runs.certify_run(run, run.load_network(), data, delta=0.05, bound="held-out")
+    folders.certify_run(run, run.load_network(), data, delta=0.05, bound="held-out")
     export_run(run, out := tmp_path / "p.onnx", "onnx", "fixed")
     session = session_of(out)
     label = [o.name for o in session.get_outputs()].index("label")
     for cells in (("2.0", "TRUE", "1"), ("10", "false", "0"), ("1.0", "True", "1.0")):
         row = dict(zip(("month", "seen", "paid"), cells, strict=True))
         found = session.run(None, row_of(session, **row))[label]
-        assert [str(c) for c in found] == runs.predict(run, [row], "fixed").labels
+        assert [str(c) for c in found] == folders.predict(run, [row], "fixed").labels
 
 
 def session_of(file):
@@ -444,7 +444,7 @@ def test_a_saved_classifier_is_exported_for_its_own_columns(tmp_path):
     model = pacbayes.PACBayesClassifier(epochs=3, random_state=0)
     x, y = table.drop(columns="y"), table.y
     model.fit(x, y).save(tmp_path / "R", x, y)
-    run = runs.open_run(tmp_path / "R")
+    run = folders.open_run(tmp_path / "R")
     e = export_run(run, tmp_path / "p.onnx", "onnx")
     assert (e.method, e.rows) == (model.predictor_, "300 rows of data.parquet and 32 made-up rows")
     names = {"frame": x}
@@ -461,7 +461,7 @@ def test_a_saved_classifier_of_arrays_is_exported_too(tmp_path, scaled):
         epochs=3, random_state=0, preprocessing=scaled, predictor="fixed"
     )
     model.fit(x, y).save(tmp_path / "R", x, y)
-    e = export_run(runs.open_run(tmp_path / "R"), tmp_path / "p.onnx", "onnx")
+    e = export_run(folders.open_run(tmp_path / "R"), tmp_path / "p.onnx", "onnx")
     assert e.method == "fixed"
     session = session_of(tmp_path / "p.onnx")
     given = {"x": x.astype(np.float32)}
@@ -489,7 +489,7 @@ def test_images_are_answered_as_predict_does(run_cli, tmp_path):
     flat = images.reshape(120, -1)
     found = session.run(["label"], {"x": flat})[0]
     assert found.dtype == np.int64
-    assert found.astype(str).tolist() == predicted(runs.open_run(run), x).labels
+    assert found.astype(str).tolist() == predicted(folders.open_run(run), x).labels
     assert len(set(found)) > 1
     with pytest.raises(Exception, match="refused_number"):
         session.run(None, {"x": np.where(flat == flat.max(), np.nan, flat)})

@@ -150,7 +150,7 @@ def _unfinished() -> None:
     shutil.copytree("learned", "unfinished")
     for name in ("posterior.safetensors", *(p.name for p in Path("learned").glob("cert*"))):
         Path("unfinished", name).unlink()
-    from pacbayes.runs import preparation
+    from pacbayes.folders import preparation
 
     original, saved = preparation.save_tensors, []
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pacbayes import runs, small_kl
+from pacbayes import folders, small_kl
 from pacbayes.bounds import catoni_c
 from pacbayes.data import load
 from pacbayes.files import load_json, load_tensors, save_tensors
+from pacbayes.folders import run as running
 from pacbayes.paper import execution, printed
 from pacbayes.paper.columns import COLUMNS, chosen
 from pacbayes.paper.execution import run
 from pacbayes.paper.store import Store
-from pacbayes.runs import run as running
 from pacbayes.verify import verify
 
 
@@ -166,11 +166,11 @@ def test_a_networks_folder_is_an_ordinary_run_folder(tmp_path):
     run(configuration, store)
     folder = store.place(configuration)
     assert all(finding.holds for finding in verify(folder / "certificate.json"))
-    opened = runs.open_run(folder)
+    opened = folders.open_run(folder)
     assert opened.settings.seed == configuration.seed
     asked = {"delta": 0.1, "bound": "disintegrated", "samples": None}
-    runs.certify_run(opened, opened.load_network(), opened.load_data(), **asked)
-    prediction = runs.predict(opened, "digits", "drawn", samples=1, seed=0, label=None)
+    folders.certify_run(opened, opened.load_network(), opened.load_data(), **asked)
+    prediction = folders.predict(opened, "digits", "drawn", samples=1, seed=0, label=None)
     assert prediction.error is not None
 
 
@@ -188,7 +188,7 @@ def test_a_network_that_learns_nothing_is_reset_with_another_prior(repeat, tmp_p
     tries = 1 if repeat == 0 else 5
     assert not summary.learned
     assert summary.attempts == tries
-    assert runs.open_run(folder).settings.seed == repeat + 1000 * (tries - 1)
+    assert folders.open_run(folder).settings.seed == repeat + 1000 * (tries - 1)
     resets = load_json(folder / "resets.json") if repeat else []
     assert [reset["seed"] for reset in resets] == [1, 1001, 2001, 3001][: tries - 1]
     assert summary.seconds > sum(reset["seconds"] for reset in resets)

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import pytest
 
+from pacbayes.folders.clock import Clock
 from pacbayes.paper import executors
 from pacbayes.paper.columns import chosen
 from pacbayes.paper.execution import run
 from pacbayes.paper.executors import dask_runs, finished, local_runs, slurm_script
 from pacbayes.paper.store import Store
-from pacbayes.runs.clock import Clock
 
 WORK = [
     replace(chosen(column, "digits", 4), samples=3, repeat=r)

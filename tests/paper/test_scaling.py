@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pacbayes.folders.lease import Lease
 from pacbayes.paper.store import Store
-from pacbayes.runs.lease import Lease
 from simulation import Conditions, simulate
 from simulation.world import Misfortunes
 

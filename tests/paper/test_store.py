@@ -8,9 +8,9 @@ import time
 import pytest
 
 from pacbayes.files import DamagedFileError
+from pacbayes.folders.lease import Lease
 from pacbayes.paper.columns import chosen
 from pacbayes.paper.store import Store
-from pacbayes.runs.lease import Lease
 
 RUN = chosen("mlp", "digits", 3)
 

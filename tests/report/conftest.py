@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacbayes import runs
+from pacbayes import folders
 from pacbayes.data import DataSource
 from pacbayes.paper.store import Store
 from pacbayes.report import collect, report
@@ -49,18 +49,18 @@ def table_file(tmp_path_factory):
 def table_run(table_file):
     """A network of a table whose certificates are about a fixed and a randomised predictor."""
     settings = {"widths": (6,), "epochs": 2, "prior_fraction": 0.5, "prior_epochs": 20}
-    run = runs.Run.create(table_file.parent / "network", None, table_file, settings)
+    run = folders.Run.create(table_file.parent / "network", None, table_file, settings)
     data = run.load_data()
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
     for bound in ("held-out", "small-kl"):
         given = {"samples": 5} if bound == "small-kl" else {}
-        runs.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **given)
+        folders.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **given)
     return run
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory, request):
+def folder_of(tmp_path_factory, request):
     """Return the folder of a kind, made when it is first asked for."""
     place, made = tmp_path_factory.mktemp("kinds"), {}
     given = {
@@ -89,14 +89,14 @@ def folders(tmp_path_factory, request):
 
 
 @pytest.fixture(scope="session")
-def pages(folders, tmp_path_factory):
+def pages(folder_of, tmp_path_factory):
     """Return the page about the folder of a kind, made when it is first asked for."""
     place = tmp_path_factory.mktemp("pages")
 
     def page(kind):
         path = place / f"{kind}.html"
         if not path.exists():
-            report(folders(kind), path)
+            report(folder_of(kind), path)
         return path.read_text()
 
     return page
@@ -122,7 +122,7 @@ def uncertified(tmp_path):
 def copied(made, tmp_path):
     """A copy of the run and its data that a test may damage."""
     shutil.copytree(made.folder.parent, tmp_path / "copy")
-    return runs.open_run(tmp_path / "copy" / "run")
+    return folders.open_run(tmp_path / "copy" / "run")
 
 
 class Reader(HTMLParser):

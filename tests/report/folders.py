@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from pacbayes import CertifiedClassifier, Settings, runs
-from pacbayes.certified.training import read_examples, train_model
+from pacbayes import CertifiedClassifier, Settings, folders
 from pacbayes.data import DataSource
+from pacbayes.folders import prediction
+from pacbayes.folders.preparation import prepare
+from pacbayes.models.training import read_examples, train_model
 from pacbayes.paper.columns import chosen
-from pacbayes.runs import prediction
-from pacbayes.runs.preparation import prepare
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>')
 
@@ -23,12 +23,12 @@ def make(folder, source, certified=("small-kl", "tandem", "disintegrated"), **ch
     data = source.load()
     settings = Settings.of("fast", "relu", classes=len(data.classes), **settings)
     run = prepare(folder, settings, source, data)
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
     network = run.load_network()
     for bound in certified:
         shared = {"delta": 0.05, "samples": 5, "networks": 2}
-        runs.certify_run(run, network, data, bound=bound, **shared)
+        folders.certify_run(run, network, data, bound=bound, **shared)
         prediction.test_errors(run, network, data)
     return run
 

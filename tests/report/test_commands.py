@@ -9,9 +9,9 @@ import pytest
 
 from pacbayes import cli
 from pacbayes.certificates.reading import read_certificate
+from pacbayes.folders.folder import open_run
 from pacbayes.report import collect
 from pacbayes.report.commands import certify_command, train_command
-from pacbayes.runs.folder import open_run
 
 pytestmark = pytest.mark.usefixtures("above")
 OPTIONS = [

@@ -17,10 +17,10 @@ def test_every_certificate_is_found_read_and_verified(contents):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "store"])
-def test_nothing_is_written(kind, folders):
-    before = {path.name: path.read_bytes() for path in folders(kind).iterdir()}
-    collect(folders(kind))
-    assert {path.name: path.read_bytes() for path in folders(kind).iterdir()} == before
+def test_nothing_is_written(kind, folder_of):
+    before = {path.name: path.read_bytes() for path in folder_of(kind).iterdir()}
+    collect(folder_of(kind))
+    assert {path.name: path.read_bytes() for path in folder_of(kind).iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_an_untrained_run_raises_an_error(copied):
 
 
 @pytest.mark.parametrize("content", ['{"error": 0.1}', "3", '{"error": "x", "n": null}', "["])
-def test_a_damaged_test_error_of_a_model_is_named(content, folders, tmp_path):
-    shutil.copytree(folders("mean"), tmp_path / "model")
+def test_a_damaged_test_error_of_a_model_is_named(content, folder_of, tmp_path):
+    shutil.copytree(folder_of("mean"), tmp_path / "model")
     (tmp_path / "model" / "test.json").write_text(content)
     with pytest.raises(ValueError, match=r"test\.json is damaged"):
         collect(tmp_path / "model")
@@ -54,8 +54,8 @@ def test_a_damaged_test_error_of_a_model_is_named(content, folders, tmp_path):
 
 @pytest.mark.parametrize("kind", ["mean", "store"])
 @pytest.mark.parametrize("option", ["data", "test_data"])
-def test_options_of_runs_are_refused_for_other_folders(kind, option, folders, tmp_path):
+def test_options_of_runs_are_refused_for_other_folders(kind, option, folder_of, tmp_path):
     message = f"--{option.replace('_', '-')} has no effect on "
     with pytest.raises(ValueError, match=message):
-        report(folders(kind), tmp_path / "page.html", **{option: tmp_path / "data.csv"})
+        report(folder_of(kind), tmp_path / "page.html", **{option: tmp_path / "data.csv"})
     assert not (tmp_path / "page.html").exists()

@@ -18,9 +18,9 @@ def clopper_pearson(errors, n, delta):
 
 
 @pytest.mark.parametrize(("kind", "claims"), [("mean", 1), ("doubt", 3), ("table-model", 4)])
-def test_each_part_is_what_the_bound_grows_by(kind, claims, folders):
-    model = pacbayes.load(folders(kind))
-    c, found = model.certificate_, steps_of(collect(folders(kind)))
+def test_each_part_is_what_the_bound_grows_by(kind, claims, folder_of):
+    model = pacbayes.load(folder_of(kind))
+    c, found = model.certificate_, steps_of(collect(folder_of(kind)))
     share = model.evidence_.shares[model.chosen_]
     errors, n = round(c.losses), c.n
     grown = [errors / n] + [
@@ -33,30 +33,30 @@ def test_each_part_is_what_the_bound_grows_by(kind, claims, folders):
     assert ("other claims" in found) == (claims > 1)
 
 
-def test_the_parts_of_a_vote_begin_with_twice_its_weighted_error(folders):
-    model, e = pacbayes.load(folders("vote")), pacbayes.load(folders("vote")).evidence_
+def test_the_parts_of_a_vote_begin_with_twice_its_weighted_error(folder_of):
+    model, e = pacbayes.load(folder_of("vote")), pacbayes.load(folder_of("vote")).evidence_
     wrong = np.array([p != e.labels[e.rows] for p in e.predictions.values()])
     assert model.certificate_.theorem in ("first-order", "tandem")
     weights = e.weights / e.weights.sum()
     once, pairs = weights @ wrong.mean(1), weights @ (wrong @ wrong.T / wrong.shape[1]) @ weights
     own = 2 * once if model.certificate_.theorem == "first-order" else 4 * pairs
-    first, *_ = steps_of(collect(folders("vote"))).values()
+    first, *_ = steps_of(collect(folder_of("vote"))).values()
     assert first == pytest.approx(own, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["mean", "costs"])
-def test_guessing_is_the_yardstick(kind, folders):
-    e = pacbayes.load(folders(kind)).evidence_
+def test_guessing_is_the_yardstick(kind, folder_of):
+    e = pacbayes.load(folder_of(kind)).evidence_
     costs = np.array(COSTS if kind == "costs" else [[0, 1], [1, 0]])
     least = costs[e.labels].mean(0).min()
-    row = collect(folders(kind)).certificates[0].beside[-1]
+    row = collect(folder_of(kind)).certificates[0].beside[-1]
     assert " of always answering " in row.label
     assert row.ours == (f"{least:.4g}" if kind == "costs" else f"{100 * least:.2f} %")
 
 
 @pytest.mark.parametrize("kind", ["mean", "costs", "vote", "doubt", "table-model"])
-def test_answers_are_those_of_the_model_itself(kind, folders):
-    model, (answers,) = pacbayes.load(folders(kind)), collect(folders(kind)).answers
+def test_answers_are_those_of_the_model_itself(kind, folder_of):
+    model, (answers,) = pacbayes.load(folder_of(kind)), collect(folder_of(kind)).answers
     e = model.evidence_
     predicted = e.predictions.get(model.chosen_)
     if predicted is None:  # a vote: by a loop over examples
@@ -74,8 +74,8 @@ def test_answers_are_those_of_the_model_itself(kind, folders):
     assert bool(answers.curve) == (kind == "vote")
 
 
-def test_candidates_are_side_by_side_with_their_own_bounds(folders):
-    model, found = pacbayes.load(folders("mean")), collect(folders("mean")).candidates
+def test_candidates_are_side_by_side_with_their_own_bounds(folder_of):
+    model, found = pacbayes.load(folder_of("mean")), collect(folder_of("mean")).candidates
     for row, mark, (name, c) in zip(
         found.rows, found.marks, model.certificates_.items(), strict=True
     ):

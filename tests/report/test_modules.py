@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from pacbayes import cli, runs
+from pacbayes import cli, folders
 from pacbayes.certificates.reading import read_certificate
+from pacbayes.folders.folder import Run, open_run
 from pacbayes.networks.modules import Convolutions
 from pacbayes.report import collect
 from pacbayes.report import page as page_of
 from pacbayes.report.commands import certify_command, train_command
-from pacbayes.runs.folder import Run, open_run
 
 SMALL = {"channels": (3,), "kernels": (3,), "strides": (1,)}
 CODE = """from torch import nn
@@ -48,11 +48,11 @@ def colours(folder, n=90):
 def made(folder, network, bounds, **changes):
     run = Run.create(folder / "run", network, colours(folder), {"batch_size": 30, **changes})
     data = run.load_data()
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
     for bound in bounds:
         samples = {"samples": 2} if bound == "small-kl" else {}
-        runs.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **samples)
+        folders.certify_run(run, run.load_network(), data, delta=0.05, bound=bound, **samples)
     return run
 
 

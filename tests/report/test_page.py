@@ -73,15 +73,15 @@ def test_it_is_accessible_to_screen_readers(kind, pages, read):
 
 
 @every_kind
-def test_it_is_titled_and_names_no_directory_of_this_machine(kind, pages, folders, read):
+def test_it_is_titled_and_names_no_directory_of_this_machine(kind, pages, folder_of, read):
     page = read(pages(kind))
     assert page.all("h1")[0]["text"] == KINDS[kind]
-    assert str(folders(kind).parent) not in html.unescape(pages(kind))
+    assert str(folder_of(kind).parent) not in html.unescape(pages(kind))
 
 
 @every_folder
-def test_a_verdict_comes_first_and_its_parts_add_up_to_the_bound(kind, pages, folders, read):
-    contents, page = collect(folders(kind)), read(pages(kind))
+def test_a_verdict_comes_first_and_its_parts_add_up_to_the_bound(kind, pages, folder_of, read):
+    contents, page = collect(folder_of(kind)), read(pages(kind))
     claims = [e["text"] for e in page.all("p") if e.get("class") == "claim"]
     verdicts = [e["text"] for e in page.all("p") if e.get("class", "").startswith("verdict")]
     assert len(verdicts) == len(claims) == len(contents.certificates)
@@ -105,17 +105,17 @@ def test_a_verdict_comes_first_and_its_parts_add_up_to_the_bound(kind, pages, fo
 
 
 @every_folder
-def test_it_says_how_to_check_and_what_was_hashed(kind, pages, folders, read):
+def test_it_says_how_to_check_and_what_was_hashed(kind, pages, folder_of, read):
     page = read(pages(kind))
-    assert any(f"pacbayes verify {portable(folders(kind))}" in e["text"] for e in page.all("pre"))
+    assert any(f"pacbayes verify {portable(folder_of(kind))}" in e["text"] for e in page.all("pre"))
     hashes = [e["text"] for e in page.all("code")]
     assert len(hashes) >= 2
     assert all(re.fullmatch("[0-9a-f]{64}", text) for text in hashes)
 
 
 @every_folder
-def test_confusions_are_those_of_the_first_certificate_s_predictor(kind, pages, folders, read):
-    contents = collect(folders(kind))
+def test_confusions_are_those_of_the_first_certificate_s_predictor(kind, pages, folder_of, read):
+    contents = collect(folder_of(kind))
     if contents.certificates[0].key != "vote":
         assert " (certified)" in contents.answers[0].who
     counts = [str(n) for a in contents.answers for row in a.confusion for n in row]
@@ -127,8 +127,8 @@ def test_confusions_are_those_of_the_first_certificate_s_predictor(kind, pages, 
 
 
 @every_folder
-def test_the_same_folder_gives_the_same_bytes(kind, pages, folders, tmp_path):
-    report(folders(kind), tmp_path / "again.html")
+def test_the_same_folder_gives_the_same_bytes(kind, pages, folder_of, tmp_path):
+    report(folder_of(kind), tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text() == pages(kind)
 
 
@@ -271,8 +271,8 @@ def test_a_withheld_certificate_is_said_to_be_withheld(tmp_path, read):
 
 
 @pytest.mark.parametrize("change", [("bound", 0.001), ("losses", 0.0), ("delta", 0.2)])
-def test_nothing_is_derived_from_a_model_that_fails(change, folders, tmp_path, read):
-    shutil.copytree(folders("mean"), tmp_path / "model")
+def test_nothing_is_derived_from_a_model_that_fails(change, folder_of, tmp_path, read):
+    shutil.copytree(folder_of("mean"), tmp_path / "model")
     path = tmp_path / "model" / "certificate.json"
     record = json.loads(path.read_text())
     record["certificates"]["mean"][change[0]] = change[1]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from pacbayes.folders.writing import writing
 from pacbayes.paper import executors
 from pacbayes.paper.columns import Configuration, chosen
 from pacbayes.paper.execution import attempt
 from pacbayes.paper.store import State, Store, Summary
-from pacbayes.runs.writing import writing
 from simulation.world import Misfortunes, World
 
 __all__ = ["Conditions", "Outcome", "simulate"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacbayes.runs.clock import Clock
+from pacbayes.folders.clock import Clock
 
 __all__ = ["Misfortunes", "Worker", "World"]
 

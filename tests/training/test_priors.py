@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from pacbayes import Settings, kl, runs
+from pacbayes import Settings, folders, kl
 from pacbayes.data import DataSource
+from pacbayes.folders import preparation
+from pacbayes.folders.preparation import prepare
 from pacbayes.networks.gaussian import Gaussian
-from pacbayes.runs import preparation
-from pacbayes.runs.preparation import prepare
 from pacbayes.training import loop
 from pacbayes.training.priors import Teacher, as_prior, split
 from pacbayes.verify import verify
@@ -84,9 +84,11 @@ def run(tmp_path):
 
 
 def finish(run, data):
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
-    return runs.certify_run(run, run.load_network(), data, delta=0.05, bound="small-kl", samples=10)
+    return folders.certify_run(
+        run, run.load_network(), data, delta=0.05, bound="small-kl", samples=10
+    )
 
 
 def test_the_bound_is_on_the_other_part(run):
@@ -237,7 +239,7 @@ def test_every_prior_that_was_tried_is_paid_for(priors, tmp_path):
     assert all(f.holds for f in verify(path))
     for bound in ("disintegrated", "best-of", "tandem"):
         asked = {"delta": 0.05, "bound": bound, "samples": 10}
-        issued = runs.certify_run(run, run.load_network(), data, **asked)
+        issued = folders.certify_run(run, run.load_network(), data, **asked)
         assert all(f.holds for f in verify(run.certificate_path(issued.kind))), bound
     finish(run, data)
     record = json.loads(path.read_text())

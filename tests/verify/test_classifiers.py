@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacbayes.certified.losses import Loss, of_units
+from pacbayes.models.losses import Loss, of_units
 from pacbayes.verify.classifiers import Votes, count, errors_together
 
 COSTS = ((0.0, 0.1, 3.0), (1.0, 0.0, 0.7), (2.0, 1.0, 0.0))

@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from pacbayes import Settings, runs
+from pacbayes import Settings, folders
 from pacbayes.bounds.theorems import BoundName
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import DataSource
-from pacbayes.runs.preparation import prepare
+from pacbayes.folders.preparation import prepare
 from pacbayes.verify import certificates_in, verify
 
 NETWORK = "weights of the network"
@@ -31,14 +31,14 @@ def make_run(folder, activation="relu", classes=2, **changes):
     source = DataSource(str(folder / "data.npz"))
     data = source.load()
     run = prepare(folder / "run", settings, source, data)
-    for _ in runs.train_run(run, data):
+    for _ in folders.train_run(run, data):
         pass
     return run, data
 
 
 def certify(run, data, **changes):
     given = {"delta": 0.05, "bound": "small-kl", "samples": 10, "replace_other": True} | changes
-    return runs.certify_run(run, run.load_network(), data, **given)
+    return folders.certify_run(run, run.load_network(), data, **given)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_what_was_issued_holds(folder):
 @pytest.mark.parametrize("bound", get_args(BoundName))
 def test_every_theorem_is_verified_and_is_tight(bound, issued, tmp_path):
     shutil.copytree(issued, tmp_path, dirs_exist_ok=True)
-    run = runs.open_run(tmp_path / "run")
+    run = folders.open_run(tmp_path / "run")
     c = certify(run, run.load_data(), bound=bound)
     assert failures(tmp_path / "run") == []
     if c.bound < 1:
@@ -85,7 +85,7 @@ def test_every_theorem_is_verified_and_is_tight(bound, issued, tmp_path):
 @pytest.mark.parametrize("inequality", get_args(MonteCarlo))
 def test_every_monte_carlo_inequality_is_verified_and_is_tight(inequality, issued, tmp_path):
     shutil.copytree(issued, tmp_path, dirs_exist_ok=True)
-    run = runs.open_run(tmp_path / "run")
+    run = folders.open_run(tmp_path / "run")
     c = certify(run, run.load_data(), monte_carlo=inequality)
     assert failures(tmp_path / "run") == []
     change(tmp_path / "run", risk_upper=c.risk_upper - 3e-6)
@@ -357,7 +357,7 @@ def test_it_needs_no_torch():
 
 def test_the_kl_is_enclosed_not_guessed(folder):
     """Against float64: the claimed KL, less what certificates add, lies within the enclosure."""
-    run = runs.open_run(folder)
+    run = folders.open_run(folder)
     from pacbayes import kl
 
     with torch.no_grad():
@@ -625,7 +625,7 @@ def test_a_bound_at_a_fixed_c_is_verified_and_is_tight(bound, classes, tmp_path)
 
 
 def test_a_data_free_prior_has_no_guess_of_the_risk(folder):
-    run = runs.open_run(folder)
+    run = folders.open_run(folder)
     c = certify(run, run.load_data(), bound="catoni-fixed")
     assert "guess" not in c.parameters
     assert failures(folder) == []
@@ -635,7 +635,7 @@ def test_a_data_free_prior_has_no_guess_of_the_risk(folder):
 
 @pytest.mark.parametrize("values", [{"C": 1.0}, {"c": 0.5}])
 def test_values_of_c_of_ones_own_have_no_effect(values, folder):
-    run = runs.open_run(folder)
+    run = folders.open_run(folder)
     c = certify(run, run.load_data(), bound="catoni-fixed")
     change(folder, parameters=values)
     assert failures(folder) == []
@@ -645,7 +645,7 @@ def test_values_of_c_of_ones_own_have_no_effect(values, folder):
 
 def certify_classes(run, data, **changes):
     given = {"delta": 0.05, "bound": "held-out", "samples": 10} | changes
-    return runs.certify_classes(run, run.load_network(), data, **given)
+    return folders.certify_classes(run, run.load_network(), data, **given)
 
 
 @pytest.mark.parametrize("bound", ["held-out", "small-kl", "tandem", "catoni-fixed"])

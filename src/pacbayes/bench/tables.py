@@ -6,7 +6,7 @@ import os
 
 from pacbayes.bench.contests import Measurements
 from pacbayes.bench.turns import ENOUGH, Row
-from pacbayes.runs.versions import versions
+from pacbayes.folders.versions import versions
 
 __all__ = ["machine", "report"]
 

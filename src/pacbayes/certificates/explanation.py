@@ -12,8 +12,8 @@ from pacbayes.paper.printed import RESULTS, PaperResult
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
-    from pacbayes.runs.prediction import TestErrors
-    from pacbayes.runs.record import RunRecord
+    from pacbayes.folders.prediction import TestErrors
+    from pacbayes.folders.record import RunRecord
 
 __all__ = [
     "Beside",

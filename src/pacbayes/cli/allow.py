@@ -18,10 +18,10 @@ def allow(run: RunFolder) -> None:
 
     pacbayes allow downloads/residual
     """
-    from pacbayes import runs
-    from pacbayes.runs.code import FILE
+    from pacbayes import folders
+    from pacbayes.folders.code import FILE
 
     path = run / FILE
     if not path.is_file():
         raise ValueError(f"{run} has no {FILE}: its network needs no code of its own")
-    print(f"Allowed {path}, SHA-256 {runs.allow(path)}")
+    print(f"Allowed {path}, SHA-256 {folders.allow(path)}")

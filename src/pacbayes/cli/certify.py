@@ -27,8 +27,8 @@ from pacbayes.cli.options import (
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
-    from pacbayes.runs.folder import Run
-    from pacbayes.runs.prediction import TestErrors
+    from pacbayes.folders.folder import Run
+    from pacbayes.folders.prediction import TestErrors
 
 __all__ = ["certify", "check_dealt"]
 
@@ -126,7 +126,7 @@ def certify(
     draws = _draws(samples, exact=exact)
     check_scheduler(executor, scheduler)
     set_threads(threads)
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.certificates.executors import dask_parts
     from pacbayes.cli import console, progress
     from pacbayes.cli.predict import printable
@@ -134,7 +134,7 @@ def certify(
     from pacbayes.networks.parts import in_turn
 
     place = device_named(device)
-    opened = runs.open_run(run)
+    opened = folders.open_run(run)
     one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
     usual = "small-kl" if opened.record.data.source.group is None else "disintegrated"
     theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
@@ -142,7 +142,7 @@ def certify(
         check_dealt(opened, theorem, device, exact=exact)
     network = opened.load_network().to(place)
     examples = opened.load_data(data, test_data)
-    issue = runs.certify_classes if per_class else runs.certify_run
+    issue = folders.certify_classes if per_class else folders.certify_run
     parts = partial(dask_parts, scheduler=scheduler) if scheduler else in_turn
     drawing = {"executor": parts, "follow": progress.parts_done()} | given({"seconds": seconds})
     with console.waiting(f"measuring the risk on {opened.record.data.n} examples"):
@@ -159,7 +159,7 @@ def certify(
             replace_other=replace,
             **drawing,
         )
-        errors = runs.test_errors(opened, network.to(CPU), examples)
+        errors = folders.test_errors(opened, network.to(CPU), examples)
     if as_json:
         print(json.dumps(_as_json(issued, errors)))
         return

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from pacbayes.choices import Format
 
 if TYPE_CHECKING:
-    from pacbayes.certified.saved.predicting import FilePrediction
+    from pacbayes.models.saved.predicting import FilePrediction
 
 __all__ = ["certify", "export", "predict"]
 
 
 def certify(run: Path, delta: float, as_json: bool) -> None:
     """Issue the certificates again from the recorded predictions, at another δ if wanted."""
-    from pacbayes.certified.saved.issuing import issue_again
     from pacbayes.cli import console
+    from pacbayes.models.saved.issuing import issue_again
 
     certificate = issue_again(run, delta)
     if as_json:
@@ -39,9 +39,9 @@ def certify(run: Path, delta: float, as_json: bool) -> None:
 
 def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: bool) -> None:
     """Predict labels with the certified predictor; columns are matched by name."""
-    from pacbayes.certified.saved.predicting import predict_file
     from pacbayes.cli import console
     from pacbayes.cli.predict import write
+    from pacbayes.models.saved.predicting import predict_file
 
     if out is not None:
         _check_out(out, run, data, ".json" if as_json else ".csv")

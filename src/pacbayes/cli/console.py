@@ -18,8 +18,8 @@ from pacbayes.cli.streams import say
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
-    from pacbayes.runs.folder import Run
-    from pacbayes.runs.prediction import TestErrors
+    from pacbayes.folders.folder import Run
+    from pacbayes.folders.prediction import TestErrors
 
 __all__ = [
     "command",

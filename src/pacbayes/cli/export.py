@@ -48,10 +48,10 @@ def export(
     pacbayes export runs/mine --format torch --method drawn --out mine.pt2
     """
     check_samples(samples)
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.export import export_run
 
-    exported = export_run(runs.open_run(run), out, format, method, samples=samples)
+    exported = export_run(folders.open_run(run), out, format, method, samples=samples)
     if as_json:
         print(json.dumps(asdict(exported)))
     else:

@@ -15,7 +15,7 @@ import pacbayes
 from pacbayes.data.idx import cache_folder
 from pacbayes.engine import library as native_library
 from pacbayes.extras import EXTRAS, missing
-from pacbayes.runs.versions import processor
+from pacbayes.folders.versions import processor
 
 __all__ = ["Inventory", "take_inventory"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pacbayes.choices import Model
 
 if TYPE_CHECKING:
-    from pacbayes.certified.training import FittedModel
+    from pacbayes.models.training import FittedModel
 
 __all__ = ["train"]
 
@@ -36,8 +36,8 @@ def train(
 ) -> None:
     """Fit and certify a classifier, and save it with its certificate."""
     started = time.monotonic()
-    from pacbayes.certified.training import check_folder, costs_of, read_examples, train_model
     from pacbayes.cli import console
+    from pacbayes.models.training import check_folder, costs_of, read_examples, train_model
 
     check_folder(out)
     columns = {"drop": tuple(drop or ()), "categorical": tuple(categorical or ())}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pacbayes.cli.options import given
 
 if TYPE_CHECKING:
-    from pacbayes.runs.blueprint import Choice
+    from pacbayes.folders.blueprint import Choice
 
 __all__ = ["choice_of", "whole_numbers"]
 
@@ -34,8 +34,8 @@ def choice_of(
         learned, shape: whether its prior learns, and the shape of an example; the defaults of
             convolutions follow them.
     """
+    from pacbayes.folders.blueprint import chosen
     from pacbayes.networks.modules import Convolutions
-    from pacbayes.runs.blueprint import chosen
 
     if network != "conv":
         return chosen(network)

@@ -22,8 +22,8 @@ def plot(
 
     pacbayes plot runs/mine --out picture.pdf
     """
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.report.plots import plot_history
 
-    plot_history(runs.open_run(run), out)
+    plot_history(folders.open_run(run), out)
     print(out)

@@ -17,8 +17,8 @@ from pacbayes.cli import completion
 from pacbayes.cli.options import AsJson, RunFolder, Threads, check_samples, set_threads
 
 if TYPE_CHECKING:
-    from pacbayes.runs import Run
-    from pacbayes.runs.prediction import Prediction
+    from pacbayes.folders import Run
+    from pacbayes.folders.prediction import Prediction
 
 __all__ = ["harmless", "predict", "printable", "write"]
 
@@ -64,14 +64,14 @@ def predict(
     started = time.monotonic()
     check_samples(samples)
     set_threads(threads)
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.cli import console
 
-    opened = runs.open_run(run)
-    method = method or runs.certified_predictor(opened)
+    opened = folders.open_run(run)
+    method = method or folders.certified_predictor(opened)
     if out is not None:
         _check_out(out, opened, data, ".json" if as_json else ".csv")
-    prediction = runs.predict(opened, data, method, samples=samples, seed=seed, label=label)
+    prediction = folders.predict(opened, data, method, samples=samples, seed=seed, label=label)
     if as_json:
         write(json.dumps(asdict(prediction)) + "\n", out)
     else:

@@ -14,7 +14,7 @@ from pacbayes.bounds import percent_up
 from pacbayes.cli.console import duration
 
 if TYPE_CHECKING:
-    from pacbayes.runs.folder import Run
+    from pacbayes.folders.folder import Run
     from pacbayes.settings import Settings
     from pacbayes.training.loop import Evaluation, Progress
 

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from pacbayes.extras import require
-from pacbayes.runs.folder import Run
+from pacbayes.folders.folder import Run
 from pacbayes.training.loop import Evaluation, Progress
 
 if TYPE_CHECKING:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import torch
 
     from pacbayes.data import Dataset, DataSource, Tables
-    from pacbayes.runs import Run
-    from pacbayes.runs.several import Follow
+    from pacbayes.folders import Run
+    from pacbayes.folders.several import Follow
     from pacbayes.settings import Settings
     from pacbayes.training.loop import Progress
 
@@ -327,7 +327,7 @@ def train(
     defaults = partial(for_table if dense else for_module, given=changes)
     settings_of(**(defaults(1000) if table or not dense else changes))  # fails before data are read
     set_threads(threads)
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.devices import device_named
 
     place = device_named(device)  # fails before data are read
@@ -341,11 +341,11 @@ def train(
         groups = None if read.groups is None else len(set(read.groups.tolist()))
         changes = for_table(len(read.y_train), changes, groups)
     settings = settings_of(classes=len(read.classes), **changes)
-    data = runs.featured(read, settings)
+    data = folders.featured(read, settings)
     choice = choice_of(network, layers, learned=bool(settings.prior_fraction), shape=data.shape)
-    already = _trained(runs.planned_runs(out, settings))
+    already = _trained(folders.planned_runs(out, settings))
     learn, follow = _followers(data, out, tensorboard, place, quiet=quiet or as_json)
-    trained = runs.train_all(
+    trained = folders.train_all(
         out, settings, source, data, choice, follow_prior=learn, follow=follow, device=place
     )
     _show(trained, None if already else started, as_json=as_json)
@@ -393,7 +393,7 @@ def _followers(
     data: Dataset, out: Path, tensorboard: Path | None, device: torch.device, *, quiet: bool
 ) -> tuple[Follow[Settings], Follow[Run]]:
     """Return what shows the learning of a prior, and the training of a run."""
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.cli import progress
     from pacbayes.cli import tensorboard as curves
 
@@ -401,7 +401,7 @@ def _followers(
         if tensorboard is not None:
             place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
             steps = curves.recorded(steps, run, place)
-        note = runs.engine_note(run, data, device)
+        note = folders.engine_note(run, data, device)
         progress.show_training(steps, run, note, quiet=quiet)
 
     return partial(progress.show_prior, quiet=quiet), follow
@@ -414,10 +414,10 @@ def _trained(planned: list[tuple[Path, Settings]]) -> bool:
 
 def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
     """Print the best run; `started` is None if all were trained before."""
-    from pacbayes import runs
+    from pacbayes import folders
     from pacbayes.cli import console
 
-    best = runs.best_run(trained)
+    best = folders.best_run(trained)
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:

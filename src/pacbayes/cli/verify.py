@@ -100,15 +100,15 @@ def _body(run: Path, prior: Weights | None) -> Body | None:
     record = json.loads(path.read_bytes()) if path.is_file() else None
     if not isinstance(record, dict) or record.get("network") is None:
         return None  # dense, and no PyTorch is needed; or damaged, as the checks will say
-    from pacbayes import runs
-    from pacbayes.runs.evaluation import module_body
+    from pacbayes import folders
+    from pacbayes.folders.evaluation import module_body
 
-    return module_body(runs.open_run(run), prior)
+    return module_body(folders.open_run(run), prior)
 
 
 def _replay(path: Path, data: Path | None) -> Iterator[Finding]:
     """Predict again with the models of a classifier, which runs them."""
-    from pacbayes.certified.saved.replaying import replay
+    from pacbayes.models.saved.replaying import replay
 
     return replay(path, data)
 
@@ -116,11 +116,11 @@ def _replay(path: Path, data: Path | None) -> Iterator[Finding]:
 def _learned_again(run: Path, data: Path | None) -> Weights:
     import numpy as np
 
-    from pacbayes import runs
+    from pacbayes import folders
 
-    opened = runs.open_run(run)
+    opened = folders.open_run(run)
     with console.waiting("learning the prior again"):
-        prior = runs.learn_again(opened, opened.load_data(data))
+        prior = folders.learn_again(opened, opened.load_data(data))
     own = {name: tensor.numpy() for name, tensor in opened.load_prior().items()}
     same = all(np.array_equal(own[name], tensor) for name, tensor in prior.items())
     console.remark(

@@ -18,11 +18,11 @@ from pacbayes.choices import Predictor
 from pacbayes.data.tasks import Task
 from pacbayes.export.modules import weights_at
 from pacbayes.export.rows import Rows
+from pacbayes.folders.folder import Run
+from pacbayes.folders.prediction import predict, read_rows
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import scores
-from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import predict, read_rows
 
 __all__ = ["Library"]
 

@@ -10,7 +10,7 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.reading import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.files import file_sha256
-from pacbayes.runs.folder import Run
+from pacbayes.folders.folder import Run
 
 __all__ = ["covering_certificate"]
 

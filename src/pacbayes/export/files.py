@@ -29,10 +29,10 @@ from pacbayes.export.predictors import explicit
 from pacbayes.export.rows import Rows, is_table, rows_for
 from pacbayes.export.surface import Surface, onnx_surface, torch_surface
 from pacbayes.files import write_atomically
+from pacbayes.folders.folder import Run
+from pacbayes.folders.prediction import certified_predictor
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import prior_weights
-from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import certified_predictor
 
 __all__ = ["Export", "export_run"]
 

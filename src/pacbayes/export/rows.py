@@ -16,8 +16,8 @@ from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCo
 from pacbayes.data.frame import Column, Kind
 from pacbayes.data.idx import cache_folder
 from pacbayes.data.named import DATASETS
-from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import read_rows
+from pacbayes.folders.folder import Run
+from pacbayes.folders.prediction import read_rows
 
 __all__ = ["Rows", "is_table", "rows_for"]
 

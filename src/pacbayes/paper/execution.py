@@ -20,6 +20,10 @@ from pacbayes.bounds import small_kl
 from pacbayes.data import Dataset, DataSource, load
 from pacbayes.data.tasks import Binary
 from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
+from pacbayes.folders import Run, certify_run, prepare, train_run
+from pacbayes.folders.prediction import VOTES, TestErrors
+from pacbayes.folders.versions import versions
+from pacbayes.folders.writing import BusyError
 from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.paper.archive import Reset, Summary, read_folder
 from pacbayes.paper.baselines import MLP, Fitting, MLPFitting, PBGFitting, PBGNet
@@ -27,10 +31,6 @@ from pacbayes.paper.columns import Configuration
 from pacbayes.paper.printed import OPTIM_START
 from pacbayes.paper.store import Store
 from pacbayes.randomness import permutation, seeded
-from pacbayes.runs import Run, certify_run, prepare, train_run
-from pacbayes.runs.prediction import VOTES, TestErrors
-from pacbayes.runs.versions import versions
-from pacbayes.runs.writing import BusyError
 from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import hopeless, run_to_end

@@ -2,7 +2,7 @@
 
 runs/<key>/configuration.json  column, hyper-parameters and repeat
 runs/<key>/lease               who is making the run, touched every few seconds
-runs/<key>/run.json, …         an ordinary run folder (`pacbayes.runs.folder`)
+runs/<key>/run.json, …         an ordinary run folder (`pacbayes.folders.folder`)
 runs/<key>/resets.json         attempts that were given up
 runs/<key>/summary.json        its results: the run is done
 runs/<key>/error.txt           why it failed, if it did
@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Literal
 
 from pacbayes.files import exclusive, load_record, remove_parts, save_json, write_atomically
+from pacbayes.folders.clock import SYSTEM, Clock
+from pacbayes.folders.lease import Lease, names_in
+from pacbayes.folders.writing import writer
 from pacbayes.paper.archive import (
     MEMBERS,
     Archived,
@@ -30,9 +33,6 @@ from pacbayes.paper.archive import (
     save_archive,
 )
 from pacbayes.paper.columns import Configuration
-from pacbayes.runs.clock import SYSTEM, Clock
-from pacbayes.runs.lease import Lease, names_in
-from pacbayes.runs.writing import writer
 from pacbayes.training.loop import Evaluation
 
 __all__ = ["Packed", "State", "Store", "Summary", "pack"]

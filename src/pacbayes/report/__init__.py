@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacbayes.certified.saved.kinds import CLASSIFIER, kind_of
 from pacbayes.files import write_atomically
+from pacbayes.models.saved.kinds import CLASSIFIER, kind_of
 from pacbayes.report.answers import doubtful_section, errors_section
 from pacbayes.report.certificates import (
     candidates_section,
@@ -73,8 +73,8 @@ def collect(folder: Path, data: Path | None = None, test_data: Path | None = Non
 
         _refuse(data, test_data, f"{folder}, a classifier")
         return models.collect(folder)
+    from pacbayes.folders.folder import open_run
     from pacbayes.report import networks
-    from pacbayes.runs.folder import open_run
 
     return networks.collect(open_run(folder), data, test_data)
 

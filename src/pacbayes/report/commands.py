@@ -13,10 +13,10 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
 from pacbayes.data.source import DataSource
 from pacbayes.defaults import for_module
+from pacbayes.folders.record import RunRecord
+from pacbayes.folders.several import planned_runs, scale_text
 from pacbayes.networks.modules import Convolutions
 from pacbayes.report.contents import portable
-from pacbayes.runs.record import RunRecord
-from pacbayes.runs.several import planned_runs, scale_text
 from pacbayes.settings import Settings
 
 __all__ = ["certify_command", "option_words", "train_command"]

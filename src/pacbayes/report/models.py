@@ -13,18 +13,18 @@ import numpy as np
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Beside, Step, percent
 from pacbayes.certificates.units import of_units
-from pacbayes.certified.candidates import MEAN
-from pacbayes.certified.claims import OVERALL, part_of
-from pacbayes.certified.evidence import Evidence
-from pacbayes.certified.losses import Loss
-from pacbayes.certified.saved.folder import read_evidence
-from pacbayes.certified.saved.record import (
+from pacbayes.files import DamagedFileError, load_json
+from pacbayes.models.candidates import MEAN
+from pacbayes.models.claims import OVERALL, part_of
+from pacbayes.models.evidence import Evidence
+from pacbayes.models.losses import Loss
+from pacbayes.models.saved.folder import read_evidence
+from pacbayes.models.saved.record import (
     CERTIFICATE,
     ClassifierRecord,
     read_certificates,
     read_record,
 )
-from pacbayes.files import DamagedFileError, load_json
 from pacbayes.report.answers import Answers, Indices, confusion
 from pacbayes.report.charts import Mark
 from pacbayes.report.contents import (

@@ -23,6 +23,10 @@ from pacbayes.certificates.remarks import largest_class, remarked
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
+from pacbayes.folders.code import FILE
+from pacbayes.folders.folder import Run
+from pacbayes.folders.prediction import TestErrors
+from pacbayes.folders.record import RunRecord
 from pacbayes.networks.gaussian import gaussians, kl_by_part
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
@@ -32,10 +36,6 @@ from pacbayes.report.commands import certify_command, train_command
 from pacbayes.report.contents import Commands, Contents, Shown, Table, Unit, portable
 from pacbayes.report.training import layer_movements
 from pacbayes.report.voting import answers_of
-from pacbayes.runs.code import FILE
-from pacbayes.runs.folder import Run
-from pacbayes.runs.prediction import TestErrors
-from pacbayes.runs.record import RunRecord
 from pacbayes.training.checkpoints import read_history
 from pacbayes.verify import Finding, verify
 

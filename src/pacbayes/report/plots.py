@@ -16,8 +16,8 @@ from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.choices import Predictor
 from pacbayes.extras import require
 from pacbayes.files import write_atomically
+from pacbayes.folders.folder import Run
 from pacbayes.report.training import ByEpoch
-from pacbayes.runs.folder import Run
 from pacbayes.training.checkpoints import read_history
 from pacbayes.training.loop import Evaluation
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from pacbayes.folders.blueprint import Blueprint
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.runs.blueprint import Blueprint
 
 __all__ = ["carried", "restored"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pacbayes.folders.blueprint import Blueprint, Choice, chosen
 from pacbayes.networks.modules import OwnModule
-from pacbayes.runs.blueprint import Blueprint, Choice, chosen
 from pacbayes.settings import Settings
 
 __all__ = ["blueprint_of", "choice_of", "flat", "own_code", "shape_of"]

@@ -6,8 +6,8 @@ import sys
 
 from torch import Tensor
 
+from pacbayes.folders.blueprint import Blueprint
 from pacbayes.networks.network import Network
-from pacbayes.runs.blueprint import Blueprint
 from pacbayes.settings import Settings
 from pacbayes.training.loop import Loop
 from pacbayes.training.trainer import Trainer

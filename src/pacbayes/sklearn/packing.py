@@ -10,7 +10,7 @@ import torch
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import Standardiser
-from pacbayes.runs.blueprint import Blueprint
+from pacbayes.folders.blueprint import Blueprint
 from pacbayes.settings import Settings
 from pacbayes.sklearn.examples import Input
 from pacbayes.training.loop import Evaluation

@@ -27,13 +27,13 @@ from pacbayes.files import (
     save_tensors,
     write_atomically,
 )
+from pacbayes.folders import certify_run, featured, open_run
+from pacbayes.folders.blueprint import Choice
+from pacbayes.folders.folder import Run
+from pacbayes.folders.preparation import record_run
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import prior_weights
-from pacbayes.runs import certify_run, featured, open_run
-from pacbayes.runs.blueprint import Choice
-from pacbayes.runs.folder import Run
-from pacbayes.runs.preparation import record_run
 from pacbayes.settings import Settings
 from pacbayes.sklearn.examples import Input
 from pacbayes.sklearn.images import flat
@@ -207,7 +207,7 @@ def load_estimator(folder: Path) -> PACBayesClassifier:
     if not path.exists():
         raise ValueError(
             f"{folder} was made by pacbayes train, not saved from a classifier; use pacbayes "
-            "predict, or pacbayes.runs.open_run"
+            "predict, or pacbayes.folders.open_run"
         )
     network, record = run.load_network().double().eval(), load_versioned(path, 1)
     try:

@@ -1,0 +1,30 @@
+"""Run folders: prepare, train, certify, open and predict with them."""
+
+from pacbayes.folders.blueprint import chosen
+from pacbayes.folders.code import allow
+from pacbayes.folders.features import featured
+from pacbayes.folders.folder import Run, open_run
+from pacbayes.folders.prediction import certified_predictor, predict, test_errors
+from pacbayes.folders.preparation import learn_again, prepare
+from pacbayes.folders.run import certify_classes, certify_run, engine_note, train_run
+from pacbayes.folders.several import best_run, planned_runs, train_all
+
+__all__ = [
+    "Run",
+    "allow",
+    "best_run",
+    "certified_predictor",
+    "certify_classes",
+    "certify_run",
+    "chosen",
+    "engine_note",
+    "featured",
+    "learn_again",
+    "open_run",
+    "planned_runs",
+    "predict",
+    "prepare",
+    "test_errors",
+    "train_all",
+    "train_run",
+]

@@ -1,0 +1,274 @@
+"""A run on disk: settings and prior first, then checkpoints, then a posterior and certificates.
+
+run.json                settings, data, hash of the prior, versions
+network.py              the code that builds the network, if it is the user's own
+features.json           how the columns of a table became features
+split.safetensors       indices of the bound set, if the prior learned from the other examples
+learning.safetensors    checkpoint of the prior's learning, until it is done
+prior.safetensors       P, and what a network has outside Q, written before the bound set is used
+checkpoint.safetensors  checkpoint of training
+history.json            every evaluation
+posterior.safetensors   Q, from the best evaluated epoch by bound
+certificate.json        what `certify` issued; -vote, -drawn, -fixed or -class-0 for others
+drawn.safetensors       the network that was drawn from Q, certified and kept
+drawn-….safetensors     a newer one, by its hash, that waits for its certificate
+test.json               errors on the test part, if there is one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from pacbayes.certificates.reading import read_certificate
+from pacbayes.choices import Predictor
+from pacbayes.data import DataError, Dataset, DataSource
+from pacbayes.data.encoding import Encoding
+from pacbayes.files import DamagedFileError, file_sha256, load_tensors, load_versioned
+from pacbayes.folders.blueprint import Blueprint, Named
+from pacbayes.folders.code import allowed_copy
+from pacbayes.folders.features import encoding_of
+from pacbayes.folders.record import RunRecord
+from pacbayes.folders.versions import versions
+from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.modules import OwnModule
+from pacbayes.networks.network import Network
+from pacbayes.networks.weights import prior_weights
+from pacbayes.settings import Settings
+from pacbayes.training.checkpoints import read_history, recorded
+from pacbayes.training.loop import Evaluation
+
+__all__ = ["Run", "open_run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """An open run folder."""
+
+    folder: Path
+    record: RunRecord
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        network: Named,
+        data: str | Path | DataSource,
+        settings: Settings | Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Create a run and its prior, learned if it learns; or open the same run if it is there.
+
+        `train_run` and `certify_run` go on from here, with `run.load_data()`.
+
+        Args:
+            network: None for dense layers; "conv" or `Convolutions`; "my_network.py:build" or the
+                function itself, at the top of a file, which thereby may run.
+            data: name of a data set, path of your own file, or a source with more choices.
+            settings: all settings, or changes of the defaults for these data and this network.
+        """
+        from pacbayes.folders.creation import create  # it prepares runs, which imports this module
+
+        return create(folder, network, data, settings)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return self.record.settings
+
+    @property
+    def trained(self) -> bool:
+        """Whether the training has ended."""
+        return (self.folder / "posterior.safetensors").exists()
+
+    @property
+    def changed_versions(self) -> list[str]:
+        """What differs from when the run was made, so that its last bits may differ too."""
+        now, then = {"device": "cpu"} | versions(), self.record.versions
+        return [f"{k} {v}, now {now.get(k)}" for k, v in then.items() if now.get(k) != v]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of run.json, which checkpoints and posteriors carry so that they stay with it."""
+        return file_sha256(self.folder / "run.json")
+
+    def certificate_path(self, predictor: Predictor) -> Path:
+        """Return where the certificate of a predictor lies."""
+        return self.folder / predictor.file
+
+    def class_path(self, predictor: Predictor, index: int) -> Path:
+        """Return where the certificate of a predictor on one class lies."""
+        path = self.certificate_path(predictor)
+        return path.with_name(f"{path.stem}-class-{index}.json")
+
+    def class_paths(self, predictor: Predictor) -> list[Path]:
+        """Return the certificates of a predictor on single classes, in the order of the classes."""
+        places = range(len(self.record.data.classes))
+        return [p for i in places if (p := self.class_path(predictor, i)).exists()]
+
+    @property
+    def history(self) -> list[Evaluation]:
+        """Evaluations up to the checkpoint, from which training continues."""
+        path = self.folder / "checkpoint.safetensors"
+        if not path.exists():
+            return []
+        _, record = self.load_own(path.name)
+        return recorded(path, record).history
+
+    @property
+    def best(self) -> Evaluation:
+        """The evaluation that the posterior comes from."""
+        return min(read_history(self.folder / "history.json"), key=lambda e: e.guide)
+
+    def load_data(self, file: Path | None = None, test: Path | None = None) -> Dataset:
+        """Load the run's data and check that they are bit for bit those it was trained on.
+
+        Args:
+            file, test: where the data are now, if they are your own and have moved.
+        """
+        source = self.record.data.source.located(self.folder)
+        data = source.moved(file, test).read()
+        if data.train_sha256 != self.record.data.train_sha256:
+            raise DataError(
+                f"{data.name} has changed: it is not the data that {self.folder} was trained on"
+            )
+        if isinstance(data, Dataset):
+            return data
+        old = self.record.data.features_sha256 is None  # earlier versions read numbers alone
+        return data.plain() if old else data.encoded(self.encoding)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the columns of a file become the features of the network."""
+        return encoding_of(self.folder, self.record.data)
+
+    def load_own(self, name: str) -> tuple[dict[str, Tensor], Any]:
+        """Load tensors and record of one of the run's files; refuse those of another run."""
+        path = self.folder / name
+        tensors, record = load_tensors(path)
+        if not isinstance(record, dict) or record.get("run") != self.sha256:
+            raise DamagedFileError(f"{path} belongs to another run")
+        return tensors, record
+
+    def load_drawn(self) -> dict[str, Tensor]:
+        """Load the weights of the network that was drawn, certified and kept."""
+        claim = self.certificate_path(Predictor.DRAWN)
+        certified = read_certificate(claim).provenance if claim.exists() else {}
+        sha256 = str(certified.get("drawn_sha256"))
+        path = self.new_drawn_path(sha256)  # a kill may have left it there
+        path = path if path.exists() else self.drawn_path
+        if not (path.exists() and certified):
+            raise ValueError(
+                f"{self.folder} has no drawn network; make one with "
+                f"pacbayes certify {self.folder} --bound disintegrated"
+            )
+        if file_sha256(path) != sha256:
+            raise DamagedFileError(f"{path} is not the network that {claim.name} covers")
+        drawn = self.load_own(path.name)[0]
+        self._check_tensors("drawn", drawn, prior_weights(self.build_network()))
+        return drawn
+
+    @property
+    def drawn_path(self) -> Path:
+        """Where the weights of a drawn network lie."""
+        return self.folder / "drawn.safetensors"
+
+    def new_drawn_path(self, sha256: str) -> Path:
+        """Return where the weights of a newly drawn network lie until its certificate is there."""
+        return self.folder / f"drawn-{sha256[:16]}.safetensors"
+
+    def load_prior(self) -> dict[str, Tensor]:
+        """Load P as it was written before the bound set was used."""
+        path = self.folder / "prior.safetensors"
+        if not path.exists():
+            raise DamagedFileError(f"{path}, the run's prior, is missing")
+        if file_sha256(path) != self.record.prior_sha256:
+            raise DamagedFileError(f"{path} is damaged: it is not the run's prior")
+        return load_tensors(path)[0]
+
+    def bound_set(self, data: Dataset) -> tuple[Tensor, Tensor]:
+        """Return the examples that the certificate is on: all, or those the prior did not see."""
+        x, y = data.tensors("train")
+        index = self._bound_index()
+        return (x, y) if index is None else (x[index].contiguous(), y[index].contiguous())
+
+    def bound_groups(self, data: Dataset) -> Tensor | None:
+        """Return the group of each example of the bound set, if examples belong together."""
+        if data.groups is None:
+            return None
+        groups, index = torch.from_numpy(data.groups), self._bound_index()
+        return groups if index is None else groups[index]
+
+    def _bound_index(self) -> Tensor | None:
+        if self.record.data.split_sha256 is None:
+            return None
+        path = self.folder / "split.safetensors"
+        if not path.exists() or file_sha256(path) != self.record.data.split_sha256:
+            raise DamagedFileError(f"{path} is missing or is not the run's split")
+        index = load_tensors(path)[0]["bound"]
+        if index.dtype != torch.int64:
+            raise DamagedFileError(f"{path} must hold int64 indices, got {index.dtype}")
+        return index
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """What the run's network is built from; code of its own must be allowed to run."""
+        network, code = self.record.network, None
+        if network is not None and isinstance(network.architecture, OwnModule):
+            code = allowed_copy(self.folder, network.architecture.sha256)
+        return Blueprint.of(self.record, code)
+
+    def build_network(self) -> Network:
+        """Build the network of the run's architecture, untrained."""
+        return self.blueprint.build()
+
+    def start_network(self) -> Network:
+        """Build the network before training: Q = P."""
+        network, prior = self.build_network(), self.load_prior()
+        self._check_tensors("prior", prior, network.prior_state())
+        means = {f"{name}.mean": prior[f"{name}.prior_mean"] for name in gaussians(network)}
+        network.load_state_dict(network.state_dict() | prior | means)
+        return network
+
+    def load_network(self) -> Network:
+        """Load the trained network: P and Q as saved."""
+        if not self.trained:
+            raise ValueError(
+                f"{self.folder} is not fully trained; run the same train command to resume it"
+            )
+        network = self.build_network()
+        posterior, prior = self.load_own("posterior.safetensors")[0], self.load_prior()
+        trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        self._check_tensors("posterior", posterior, trained)
+        self._check_tensors("prior", prior, network.prior_state())
+        network.load_state_dict(network.state_dict() | posterior | prior)
+        return network
+
+    def _check_tensors(
+        self, name: str, found: dict[str, Tensor], expected: Mapping[str, Tensor]
+    ) -> None:
+        """Raise DamagedFileError unless a file has the network's tensors, in their shapes."""
+        kinds = ({k: (v.shape, v.dtype) for k, v in ts.items()} for ts in (found, expected))
+        if next(kinds) != next(kinds):
+            path = self.folder / f"{name}.safetensors"
+            raise DamagedFileError(f"{path} is not a {name} of the run's network")
+
+
+def open_run(folder: Path) -> Run:
+    """Open an existing run."""
+    path = folder / "run.json"
+    if not path.is_file():
+        below = [str(found.parent) for found in sorted(folder.glob("*/run.json"))]
+        instead = f"; its runs are {', '.join(below)}" if below else ""
+        raise ValueError(f"{folder} is not a run folder: it has no run.json{instead}")
+    try:
+        return Run(folder, RunRecord.model_validate(load_versioned(path, 1)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "as a whole"
+        raise DamagedFileError(f"{path} is damaged: {where}: {first['msg']}") from error

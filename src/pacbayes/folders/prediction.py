@@ -1,0 +1,219 @@
+"""Predictions of a trained run, and its errors on the test part."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pacbayes.certificates.reading import read_certificate
+from pacbayes.choices import Predictor
+from pacbayes.data import NAMES, DataError, Dataset, check_width, load
+from pacbayes.data.dataset import Floats
+from pacbayes.data.frame import Frame
+from pacbayes.data.later import read_matched
+from pacbayes.engine.evaluation import sampler
+from pacbayes.files import save_json
+from pacbayes.folders.folder import Run
+from pacbayes.folders.record import DataRecord
+from pacbayes.networks.network import Network
+from pacbayes.networks.predictors import decide
+from pacbayes.networks.risk import majority_vote, predict_randomised
+from pacbayes.networks.sampler import is_placed
+from pacbayes.networks.weights import Weights, prior_weights, scores
+from pacbayes.randomness import seeded
+
+__all__ = [
+    "VOTES",
+    "Prediction",
+    "TestErrors",
+    "certified_predictor",
+    "count_test_errors",
+    "draw_labels",
+    "predict",
+    "read_rows",
+    "test_errors",
+    "votes_of",
+]
+
+VOTES = 100
+FEW_VOTES = 10  # of a module, whose draws are dear
+_BLOCK = 2_000  # examples in float64 at a time
+_SHARED = 64  # test examples for a draw of a module, as in a certificate
+
+
+@dataclass(frozen=True)
+class TestErrors:
+    """Test errors of the randomised classifier, and of the majority vote over `votes` draws."""
+
+    randomised: float
+    vote: float
+    votes: int
+    n: int
+    drawn: float | None = None  # of the network that was drawn and kept, if any
+    fixed: float | None = None  # of the network at the prior's means, if it learned
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted labels, the predictor in words, and its error if labels were given.
+
+    Attributes:
+        votes: F̂(x) ∈ [−1, 1] of a majority vote, or the winner's share of more than two classes.
+    """
+
+    predictor: str
+    labels: list[str]
+    votes: list[float] | None
+    error: float | None
+
+
+def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
+    """Measure errors on the test part, which certificates never use; save them in the folder."""
+    if len(data.x_test) == 0:
+        return None
+    x, y = data.tensors("test")
+    errors = count_test_errors(run, network, x, y, *draw_labels(run, network, x))
+    save_json(run.folder / "test.json", asdict(errors))
+    return errors
+
+
+def count_test_errors(
+    run: Run, network: Network, x: Tensor, y: Tensor, drawn: Tensor, share: Tensor
+) -> TestErrors:
+    """Return the errors of the labels that `draw_labels` gives to test examples."""
+    return TestErrors(
+        randomised=_mean(drawn != y),
+        vote=_mean(network.task.wrong(share, y)),
+        votes=votes_of(network),
+        n=len(x),
+        drawn=_error_of_kept(run, network, x, y),
+        fixed=_error_of_prior(run, network, x, y),
+    )
+
+
+def _error_of_kept(run: Run, network: Network, x: Tensor, y: Tensor) -> float | None:
+    if run.certificate_path(Predictor.DRAWN).exists():
+        with suppress(ValueError, OSError):  # a damaged file is for `verify` to report
+            return _error_of(network, run.load_drawn(), x, y)
+    return None
+
+
+def _error_of_prior(run: Run, network: Network, x: Tensor, y: Tensor) -> float | None:
+    if not run.settings.prior_fraction:
+        return None
+    return _error_of(network, prior_weights(network), x, y)
+
+
+def _error_of(network: Network, weights: Weights, x: Tensor, y: Tensor) -> float:
+    exact = copy.deepcopy(network).double().eval()
+    return _mean(network.task.wrong(scores(exact, weights, x), y))
+
+
+def _mean(wrong: Tensor) -> float:
+    return wrong.double().mean().item()
+
+
+def draw_labels(run: Run, network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw a label for every example, and the vote's mean output; the same every time."""
+    fast = sampler(network)
+    if fast is None:  # weights are drawn for a batch
+        with seeded(run.settings.seed, "prediction"):
+            labels = predict_randomised(network, x, shared=_SHARED)
+            return labels, majority_vote(network, x, votes_of(network))
+    ask = partial(decide, network, x=x, seed=run.settings.seed, samples=VOTES, sampler=fast)
+    output = ask(predictor=Predictor.VOTE).output
+    assert output is not None
+    return network.task.encode(ask(predictor=Predictor.RANDOMISED).index), output
+
+
+def votes_of(network: Network) -> int:
+    """Return how many draws vote on a test set."""
+    return VOTES if is_placed(network) else FEW_VOTES
+
+
+def certified_predictor(run: Run) -> Predictor:
+    """Return the predictor with the lowest certified bound; randomised if nothing is certified."""
+    there = [p for p in Predictor if run.certificate_path(p).exists()]
+    return min(there, key=partial(_claimed_bound, run), default=Predictor.RANDOMISED)
+
+
+def _claimed_bound(run: Run, predictor: Predictor) -> float:
+    return read_certificate(run.certificate_path(predictor)).bound
+
+
+def predict(
+    run: Run,
+    data: Any,
+    method: Predictor | str,
+    *,
+    samples: int = VOTES,
+    seed: int = 0,
+    label: str | None = None,
+) -> Prediction:
+    """Predict labels for a file, rows in memory, or the test part of a named data set.
+
+    Draws belong to the seed and the example: fresh for every new one, the same when asked again.
+    """
+    method = Predictor(method)
+    network = run.load_network().double().eval()
+    features, given = _examples(run, data, label)
+    classes = run.record.data.classes
+    weights = run.load_drawn() if method is Predictor.DRAWN else None
+    ask = partial(decide, network, method, seed=seed, samples=samples, weights=weights)
+    labels, confidence = list[str](), list[float]()
+    for x in torch.from_numpy(features).split(_BLOCK):
+        decisions = ask(x.double(), sampler=sampler(network))
+        labels += [classes[i] for i in decisions.index.tolist()]
+        if method is Predictor.VOTE and decisions.output is not None:
+            confidence += network.task.confidence(decisions.output).tolist()
+    votes, predictor, error = None, method.sentence, None
+    if method is Predictor.VOTE:
+        votes = confidence
+        predictor = f"majority vote over {samples} draws of the network"
+        predictor += " (not covered by certificate.json)"
+    if given is not None:
+        wrong = [a != b for a, b in zip(labels, given, strict=True)]
+        error = sum(wrong) / len(wrong)
+    return Prediction(predictor, labels, votes, error)
+
+
+def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str] | None]:
+    """Read examples; return their features and, if there are any, their labels."""
+    record, encoding = run.record.data, run.encoding
+    where = str(data) if isinstance(data, str | Path) else "the rows"
+    if isinstance(data, str) and data in NAMES:
+        source = load(data)
+        check_width(source.x_test, record.features, data)
+        return source.x_test, _checked([source.classes[i] for i in source.y_test], record, data)
+    frame = read_rows(run, data, label)
+    if label is not None and frame.label is None:
+        raise DataError(f"{where}: no column {label!r}")
+    found = None if frame.label is None else frame.label.texts().tolist()
+    return encoding.apply(frame, where), None if found is None else _checked(found, record, where)
+
+
+def read_rows(run: Run, source: Any, label: str | None = None) -> Frame:
+    """Read a file of rows, or rows in memory, with the columns of the run's training set."""
+    record, encoding = run.record.data, run.encoding
+    return read_matched(
+        source,
+        encoding.kinds,
+        encoding.spellings,
+        label=label or record.label or record.source.label,
+        others=record.source.others,
+        in_order=record.names is None,
+    )
+
+
+def _checked(labels: list[str], record: DataRecord, where: str) -> list[str]:
+    """Return labels; raise DataError if one is not among the run's classes."""
+    if unknown := set(labels) - set(record.classes):
+        raise DataError(f"{where}: label {min(unknown)!r} is not among {', '.join(record.classes)}")
+    return labels

@@ -1,0 +1,201 @@
+"""Candidates: the estimators among which a classifier may choose, and their shares of δ."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_clusterer, is_regressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pacbayes.data.foreign import ask
+from pacbayes.defaults import linear_weight
+from pacbayes.models.encoder import TableEncoder
+
+__all__ = [
+    "MEAN",
+    "MeanOfProbabilities",
+    "OfMembers",
+    "answer",
+    "default_candidates",
+    "mean_of",
+    "mean_weights",
+    "named",
+    "probabilities",
+    "shares",
+]
+
+Array = NDArray[Any]
+Weights = Mapping[str, float] | Sequence[float]
+MEAN = "mean"
+_LINEAR = "logistic regression"
+_FOR_MEAN = 0.9
+_ROUND_DOWN = 1 - 2.0**-50  # shares that add up to 1 must not add up to more in floating point
+
+
+def default_candidates(seed: int) -> dict[str, Any]:
+    """Return gradient boosting, two forests, logistic regression and a neural network."""
+    return {
+        "gradient boosting": _trees(HistGradientBoostingClassifier(random_state=seed)),
+        "random forest": _trees(RandomForestClassifier(random_state=seed)),
+        "extra trees": _trees(ExtraTreesClassifier(random_state=seed)),
+        _LINEAR: _scaled(LogisticRegression(max_iter=1000)),
+        "neural network": _scaled(MLPClassifier(random_state=seed)),
+    }
+
+
+def mean_weights(n: int) -> dict[str, float]:
+    """Return weights other than 1 in the mean of the default candidates.
+
+    A linear model helps where there are few examples and falls behind where there are many.
+    """
+    return {_LINEAR: linear_weight(n)}
+
+
+def _trees(model: Any) -> Pipeline:
+    return make_pipeline(TableEncoder(), model)
+
+
+def _scaled(model: Any) -> Pipeline:
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    return make_pipeline(TableEncoder(), filled, StandardScaler(), model)
+
+
+def named(estimator: Any, candidates: Any, seed: int) -> dict[str, Any]:
+    """Return the candidates by name: those given, or the default ones."""
+    if estimator is not None and candidates is not None:
+        raise ValueError("give either estimator or candidates, not both")
+    if estimator is not None:
+        return _classifiers({type(estimator).__name__: estimator})
+    if candidates is None:
+        return default_candidates(seed)
+    if not isinstance(candidates, Mapping | Sequence) or not len(candidates):
+        raise ValueError(f"candidates must be a list or dict of estimators, got {candidates!r}")
+    found = dict(candidates) if isinstance(candidates, Mapping) else _numbered(candidates)
+    if MEAN in found:
+        raise ValueError(f"{MEAN!r} is the name of the candidates' mean; choose another name")
+    return _classifiers(found)
+
+
+def _classifiers(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the candidates; refuse what cannot predict labels."""
+    for model in found.values():
+        whole = all(hasattr(model, name) for name in ("fit", "predict", "get_params"))
+        if isinstance(model, type) or not whole or is_regressor(model) or is_clusterer(model):
+            raise ValueError(
+                "a candidate must be a scikit-learn classifier or a pipeline that ends in one, "
+                f"such as RandomForestClassifier(), got {reprlib.repr(model)}"
+            )
+    return found
+
+
+def _numbered(estimators: Sequence[Any]) -> dict[str, Any]:
+    return {f"{i} {type(e).__name__}": e for i, e in enumerate(estimators, 1)}
+
+
+def shares(names: Sequence[str], given: Weights | None) -> list[float]:
+    """Return the share of δ that each candidate may spend; they add up to at most 1.
+
+    By default 90 % goes to the mean of all candidates, which is most often the best, and the others
+    share the rest equally; without a mean, all have equal shares.
+
+    Args:
+        given: positive weights, by name or in order, which are scaled to add up to 1.
+    """
+    if given is None:
+        others = (1 - _FOR_MEAN) / (len(names) - 1) if MEAN in names else 1.0
+        weights = [_FOR_MEAN if name == MEAN else others for name in names]
+    else:
+        weights = _in_order(names, given)
+    if not all(np.isfinite(w) and w > 0 for w in weights):
+        raise ValueError(f"shares must be positive numbers, got {weights}")
+    total = fsum(weights)
+    return [w / total * (_ROUND_DOWN if len(names) > 1 else 1.0) for w in weights]
+
+
+def _in_order(names: Sequence[str], given: Weights) -> list[float]:
+    matches = set(given) == set(names) if isinstance(given, Mapping) else len(given) == len(names)
+    if not matches:
+        raise ValueError(f"shares must name each of {', '.join(names)} once, got {given!r}")
+    values = [given[name] for name in names] if isinstance(given, Mapping) else given
+    return [float(value) for value in values]
+
+
+def mean_of(
+    fitted: Mapping[str, Any], classes: Array, weights: Mapping[str, float]
+) -> MeanOfProbabilities:
+    """Return the mean of fitted classifiers; those without a stated weight have weight 1."""
+    parts = [weights.get(name, 1.0) for name in fitted]
+    return MeanOfProbabilities(list(fitted.values()), classes, parts)
+
+
+class OfMembers:
+    """A classifier that answers by the probabilities that it makes from its members' answers.
+
+    It changes nothing that it is given, and asks each member on a copy.
+
+    Args:
+        members: fitted classifiers.
+        classes: all labels, sorted.
+    """
+
+    def __init__(self, members: Sequence[Any], classes: Array) -> None:
+        self.members = tuple(members)
+        self.classes_ = classes
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return a probability for each class, (n, k)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class of each example."""
+        labels: Array = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+
+class MeanOfProbabilities(OfMembers):
+    """The classifier that answers by a weighted mean of its members' `predict_proba`.
+
+    Args:
+        weights: one for each member, fixed before the bound set is seen; equal by default.
+    """
+
+    def __init__(
+        self, members: Sequence[Any], classes: Array, weights: Sequence[float] | None = None
+    ) -> None:
+        super().__init__(members, classes)
+        self.weights = None if weights is None else tuple(weights)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the weighted mean of the probabilities."""
+        each = [probabilities(member, X, self.classes_) for member in self.members]
+        mean: Array = np.average(each, axis=0, weights=self.weights)
+        return mean
+
+
+def probabilities(model: Any, X: Any, classes: Array) -> Array:
+    """Return `predict_proba` with a column for each class, (n, k); zeros for those never seen."""
+    p = answer(model, X, "predict_proba")
+    full = np.zeros((len(p), len(classes)))
+    full[:, np.searchsorted(classes, model.classes_)] = p
+    return full
+
+
+def answer(model: Any, X: Any, method: str = "predict") -> Array:
+    """Return a classifier's answers, for which it gets a copy of the examples to itself."""
+    asked = getattr(model, method)
+    found = asked(X) if isinstance(model, OfMembers) else ask(asked, X)
+    return np.asarray(found)

@@ -1,0 +1,166 @@
+"""What is claimed of each candidate on the bound set, and how δ is shared among the claims."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacbayes.bounds.domain import upward
+from pacbayes.bounds.ledger import Ledger
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate, Evidence, issue
+from pacbayes.certificates.units import certify_losses, of_units
+from pacbayes.models.losses import Loss
+from pacbayes.models.splitting import Split
+from pacbayes.models.votes import vote_of
+
+__all__ = ["ANSWERED", "OVERALL", "UNANSWERED", "VOTES", "BoundSet", "class_claim", "share_out"]
+
+Array = NDArray[Any]
+OVERALL, ANSWERED, UNANSWERED = "all", "answered", "unanswered"
+VOTES = ("first-order", "tandem")
+_ROUND_DOWN = 1 - 2.0**-50  # parts must not add up to more than δ
+
+
+def class_claim(label: Any) -> str:
+    """Return the name of the claim about one class."""
+    return f"class {label}"
+
+
+def share_out(
+    delta: float, names: Sequence[str], shares: Sequence[float], claims: Sequence[str]
+) -> Ledger:
+    """Share δ among candidates as stated, and each share equally among its claims."""
+    several = len(claims) > 1
+    if len(names) == len(claims) == 1:
+        return Ledger.equal(delta, part_of(names[0], claims[0], several=several))
+    parts = {
+        part_of(name, claim, several=several): delta * share / len(claims) * _ROUND_DOWN
+        for name, share in zip(names, shares, strict=True)
+        for claim in claims
+    }
+    if len(parts) < len(names) * len(claims):
+        raise ValueError(f"two classes have the same name in {list(claims)}; rename one")
+    return Ledger(delta, parts)
+
+
+def part_of(name: str, claim: str, *, several: bool) -> str:
+    """Return the name of a part of the ledger, different for every candidate and claim.
+
+    If there are several claims, the name is quoted as in JSON. What comes before the closing quote
+    is then the candidate and what comes after it the claim, whatever they contain.
+    """
+    if not several:
+        return name
+    quoted = json.dumps(name, ensure_ascii=False)
+    return quoted if claim == OVERALL else f"{quoted}, {claim}"
+
+
+@dataclass(frozen=True)
+class BoundSet:
+    """Labels and groups of the bound set, and what certificates on it have in common.
+
+    Attributes:
+        y, groups: label and group of each example.
+        loss: what a wrong answer costs.
+        ledger: how δ is shared.
+        split: where the bound set comes from.
+        assumed: what certificates on it assume.
+        several: whether the ledger has several claims about each candidate.
+    """
+
+    y: Array
+    groups: Array | None
+    loss: Loss
+    ledger: Ledger
+    split: Split
+    assumed: Assumptions
+    several: bool = False
+
+    def overall(self, name: str, predicted: Array) -> Certificate:
+        """Certify the mean loss of a candidate."""
+        losses, loss = self.loss(predicted, self.y), self.loss
+        said: dict[str, Any] = {"scale": loss.scale, "noun": loss.noun}
+        return self._issue(losses, name, OVERALL, binary=loss.binary, **said)
+
+    def on_class(self, name: str, predicted: Array, label: Any) -> Certificate:
+        """Certify the error of a candidate on examples of one class."""
+        losses, claim = self._errors(predicted), class_claim(label)
+        return self._issue(losses, name, claim, self.y == label, subset=claim)
+
+    def answered(self, name: str, predicted: Array, answers: Array) -> Certificate:
+        """Certify the error of a candidate on the examples that it answers."""
+        return self._issue(self._errors(predicted), name, ANSWERED, answers, subset=ANSWERED)
+
+    def unanswered(self, name: str, answers: Array) -> Certificate:
+        """Certify the fraction of examples that are left unanswered."""
+        losses = np.asarray(~answers, np.float64)
+        return self._issue(losses, name, UNANSWERED, noun="share of unanswered examples")
+
+    def votes(
+        self, wrong: Array, prior: Sequence[float], weights: Array, labels: Array
+    ) -> dict[str, Certificate]:
+        """Certify a weighted vote by either theorem; both hold for all weights at once.
+
+        Args:
+            wrong, prior: as for `vote_of`.
+            labels: what the vote answers.
+        """
+        losses, issued = of_units(self._errors(labels), self.groups), {}
+        for theorem in VOTES:
+            delta = self.ledger[theorem]
+            vote = vote_of(wrong, self.groups, prior, delta, theorem)(weights)
+            total = math.fsum(losses)
+            evidence = Evidence(
+                n=len(losses),
+                risk=total / len(losses),
+                risk_upper=vote.risk,
+                losses=total,
+                kl=vote.kl,
+            )
+            issued[theorem] = issue(
+                theorem,
+                evidence,
+                self.ledger,
+                theorem,
+                kl=upward(vote.kl),
+                predictor=f"weighted vote of {len(wrong)} candidates",
+                assumptions=self.assumed,
+                provenance=self.provenance,
+            )
+        return issued
+
+    def _errors(self, predicted: Array) -> Array:
+        return np.asarray(predicted != self.y, np.float64)
+
+    def _issue(
+        self,
+        losses: Array,
+        name: str,
+        claim: str,
+        where: Array | None = None,
+        *,
+        binary: bool = True,
+        **said: Any,
+    ) -> Certificate:
+        return certify_losses(
+            of_units(losses, self.groups, where),
+            self.ledger,
+            part_of(name, claim, several=self.several),
+            binary=binary and self.groups is None,
+            predictor=f"{name}, fitted to {len(self.split.own)} other examples",
+            assumptions=self.assumed,
+            provenance=self.provenance,
+            **said,
+        )
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The seed of the split, and the hash of the bound set."""
+        return {"seed": self.split.seed, "bound_set_sha256": self.split.sha256}

@@ -1,0 +1,252 @@
+"""A certified classifier on disk: plain numbers for `verify`, and models that run no code.
+
+run.json              what was fitted, how δ was shared, hashes of the other files, versions
+certificate.json      all certificates; missing if they were withheld
+evidence.safetensors  the split, labels, groups, and every candidate's predictions on the bound set
+models.skops          the fitted candidates, as plain data
+data.npz, .parquet    the features, if they were given to `save`
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.files import (
+    DamagedFileError,
+    file_sha256,
+    load_tensors,
+    new_folder,
+    save_json,
+    save_tensors,
+    write_atomically,
+)
+from pacbayes.folders.versions import versions
+from pacbayes.models.candidates import MEAN, mean_of
+from pacbayes.models.claims import ANSWERED, OVERALL, UNANSWERED, VOTES, class_claim, part_of
+from pacbayes.models.evidence import Evidence
+from pacbayes.models.saved.data_file import check_same, table_bytes
+from pacbayes.models.saved.networks import as_plain, from_plain
+from pacbayes.models.saved.record import (
+    CERTIFICATE,
+    EVIDENCE,
+    FOLDER_FILES,
+    KIND,
+    MODELS,
+    RUN,
+    ClassifierRecord,
+    read_certificates,
+    read_record,
+)
+from pacbayes.models.saved.storing import as_bytes, from_bytes, unknown_types
+from pacbayes.models.votes import WeightedVote
+
+if TYPE_CHECKING:
+    from pacbayes.models.classifier import CertifiedClassifier
+
+__all__ = ["issue", "load_classifier", "other_certificates", "save_classifier"]
+
+_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
+_MODULES = {"scikit-learn": "sklearn", "numpy": "numpy", "scipy": "scipy", "skops": "skops"}
+
+
+def save_classifier(
+    model: CertifiedClassifier, folder: Path, X: Any = None, *, source: str | None = None
+) -> None:
+    """Write a fitted classifier to a folder, all of it or nothing.
+
+    Args:
+        X: the features that it was fitted to, to be stored too.
+        source: the file or data set that they came from.
+    """
+    check_is_fitted(model)
+    content = as_bytes(_state(model))
+    if unknown := unknown_types(content):
+        warnings.warn(
+            f"{', '.join(unknown)} is not among the types that load trusts; load the classifier "
+            f"with pacbayes.load(folder, trusted={unknown!r})",
+            UserWarning,
+            stacklevel=3,
+        )
+    copies = {}
+    if X is not None:
+        check_same(X, model.evidence_.x_sha256)
+        copies = table_bytes(X, model.evidence_.layout)
+    with new_folder(folder, FOLDER_FILES) as building:
+        for name, data in ({MODELS: content} | copies).items():
+            write_atomically(building / name, data)
+        tensors = {k: torch.from_numpy(v.copy()) for k, v in model.evidence_.tensors().items()}
+        save_tensors(building / EVIDENCE, tensors)
+        files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
+        save_json(building / RUN, _record(model, files, source).model_dump(mode="json"))
+        if model.certificate_ is not None:
+            issue(
+                building,
+                model.certificate_.part,
+                [*model.certificates_.values(), *other_certificates(model)],
+            )
+
+
+def issue(folder: Path, chosen: str, certificates: Sequence[Certificate]) -> None:
+    """Write certificate.json, which names the run.json it belongs to."""
+    record = {
+        "kind": KIND,
+        "format": 1,
+        "run_sha256": file_sha256(folder / RUN),
+        "chosen": chosen,
+        "certificates": {c.part: c.as_dict() for c in certificates},
+    }
+    save_json(folder / CERTIFICATE, record)
+
+
+def _state(model: CertifiedClassifier) -> dict[str, Any]:
+    return {
+        "parameters": model.get_params(deep=False),
+        "candidates": {k: as_plain(v) for k, v in model.candidates_.items() if k != MEAN},
+        "attributes": {k: getattr(model, k) for k in _ATTRIBUTES if hasattr(model, k)},
+    }
+
+
+def _record(
+    model: CertifiedClassifier, files: dict[str, str], source: str | None
+) -> ClassifierRecord:
+    e = model.evidence_
+    costs = None if model.costs is None else tuple(tuple(map(float, row)) for row in model.costs)
+    return ClassifierRecord(
+        classes=tuple(map(str, model.classes_)),
+        n=len(e.labels),
+        seed=e.seed,
+        fraction=e.fraction,
+        grouped=e.groups is not None,
+        choose=model.choose,
+        chosen=model.chosen_,
+        shares=e.shares,
+        claims=e.claims,
+        costs=costs,
+        repeats=model.repeats,
+        deduplicated=e.kept is not None,
+        mean=e.mean,
+        x_sha256=e.x_sha256,
+        layout=e.layout,
+        source=source,
+        files=files,
+        versions=versions() | _libraries(),
+    )
+
+
+def _libraries() -> dict[str, str]:
+    """Return the versions of the libraries that the models need, as they are loaded."""
+    return {name: import_module(module).__version__ for name, module in _MODULES.items()}
+
+
+def other_certificates(model: CertifiedClassifier) -> list[Certificate]:
+    """Return the certificates of single classes, answered examples and unanswered ones."""
+    found = [*(getattr(model, "class_certificates_", None) or {}).values()]
+    rest = (getattr(model, f"{name}_certificate_", None) for name in (ANSWERED, UNANSWERED))
+    return found + [certificate for certificate in rest if certificate is not None]
+
+
+def load_classifier(folder: Path, trusted: Sequence[str] = ()) -> CertifiedClassifier:
+    """Return the classifier that a folder holds, with the same predictions and certificates.
+
+    Args:
+        trusted: types of your own in its candidates, by name; loading them may execute their code.
+    """
+    from pacbayes.models.classifier import CertifiedClassifier
+
+    record = read_record(folder)
+    for name, sha256 in record.files.items():
+        _check_file(folder / name, sha256)
+    state = from_bytes((folder / MODELS).read_bytes(), trusted, str(folder / MODELS))
+    try:
+        model = CertifiedClassifier(**state["parameters"])
+        _check_models(state, record)
+        for name, value in state["attributes"].items():
+            setattr(model, name, value)
+        fitted = {k: from_plain(state["candidates"][k]) for k in record.shares if k != MEAN}
+        _restore(model, record, fitted, folder)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise DamagedFileError(f"{folder / MODELS} is damaged: {error!r}") from error
+    return model
+
+
+def _check_models(state: dict[str, Any], record: ClassifierRecord) -> None:
+    """Raise KeyError unless models are by name, and classes by place, those of the record."""
+    if not set(state["attributes"]) <= set(_ATTRIBUTES):
+        raise KeyError("attributes that are not a classifier's")
+    if tuple(map(str, state["attributes"]["classes_"])) != record.classes:
+        raise KeyError(f"classes other than those of {RUN}, or in another order")
+    if set(state["candidates"]) != set(record.shares) - {MEAN}:
+        raise KeyError(f"candidates other than those of {RUN}")
+
+
+def _check_file(path: Path, sha256: str) -> None:
+    if not path.is_file():
+        raise DamagedFileError(f"{path} is missing; restore it from a copy")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise DamagedFileError(f"{path} is damaged: its hash is not the one in {RUN}")
+
+
+def _restore(
+    model: CertifiedClassifier, record: ClassifierRecord, fitted: dict[str, Any], folder: Path
+) -> None:
+    """Set what `fit` sets, from the models, the evidence and the certificates."""
+    if MEAN in record.shares:
+        fitted = fitted | {MEAN: mean_of(fitted, model.classes_, record.mean)}
+    fitted = {name: fitted[name] for name in record.shares}  # in the order of the evidence
+    model.candidates_, model.chosen_ = fitted, record.chosen
+    model.evidence_ = evidence = read_evidence(folder, record)
+    model.bound_set_ = evidence.rows
+    if evidence.weights is None:
+        model.estimator_ = fitted[record.chosen]
+    else:
+        model.weights_ = dict(zip(fitted, evidence.weights.tolist(), strict=True))
+        members = list(fitted.values())
+        model.estimator_ = WeightedVote(members, evidence.weights, model.classes_)
+    part, issued = read_certificates(folder, record, evidence) or (None, {})
+    model.certificate_ = None if part is None else issued[part]
+    names = VOTES if record.choose == "vote" else tuple(record.shares)
+    several = len(record.claims) > 1
+    parts = {name: part_of(name, OVERALL, several=several) for name in names}
+    model.certificates_ = {name: issued[part] for name, part in parts.items() if part in issued}
+    if model.per_class:
+        of = {
+            label: part_of(record.chosen, class_claim(label), several=several)
+            for label in model.classes_
+        }
+        found = {k: issued[p] for k, p in of.items()} if issued else None
+        setattr(model, "class_certificates_", found)  # noqa: B010
+    if model.target_error is not None:
+        for name in (ANSWERED, UNANSWERED):
+            spent = part_of(record.chosen, name, several=several)
+            setattr(model, f"{name}_certificate_", issued.get(spent))
+
+
+def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
+    """Return the evidence in a folder, which must be that of its record."""
+    _check_file(folder / EVIDENCE, record.files.get(EVIDENCE, ""))
+    arrays = {k: tensor.numpy() for k, tensor in load_tensors(folder / EVIDENCE)[0].items()}
+    return Evidence(
+        seed=record.seed,
+        fraction=record.fraction,
+        rows=arrays["rows"],
+        labels=arrays["labels"],
+        groups=arrays.get("groups"),
+        predictions=dict(zip(record.shares, arrays["predictions"], strict=True)),
+        shares=record.shares,
+        claims=record.claims,
+        answers=arrays.get("answers"),
+        kept=arrays.get("kept"),
+        mean=record.mean,
+        weights=arrays.get("weights"),
+        x_sha256=record.x_sha256,
+        layout=record.layout,
+    )

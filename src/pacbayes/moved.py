@@ -1,0 +1,54 @@
+"""Modules that have moved: their old names keep working until version 2, with a warning."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["MOVED", "keep_old_names"]
+
+# Old name -> new name, below pacbayes; a package stands for all modules in it.
+MOVED = {
+    "certified": "models",
+    "runs": "folders",
+}
+
+
+def new_name(old: str) -> str | None:
+    """Return where the module `old` is now, or None if it has not moved."""
+    within = old.removeprefix("pacbayes.")
+    for end in [len(within), *(i for i in reversed(range(len(within))) if within[i] == ".")]:
+        if within[:end] in MOVED:
+            return f"pacbayes.{MOVED[within[:end]]}{within[end:]}"
+    return None
+
+
+class _Moved(MetaPathFinder, Loader):
+    """Finds a module under its old name: an empty module that asks the new one for everything."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith("pacbayes.") or new_name(fullname) is None:
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        new = new_name(module.__name__)
+        assert new is not None
+        name = f"{module.__name__} is now {new}; the old name ends in version 2.0"
+        warnings.warn(name, DeprecationWarning, stacklevel=2)
+        moved = import_module(new)
+        vars(module)["__getattr__"] = lambda attribute: getattr(moved, attribute)
+        vars(module)["__all__"] = getattr(moved, "__all__", [])
+
+
+def keep_old_names() -> None:
+    """Let `import` find moved modules, once all other ways have failed."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.append(_Moved())
