@@ -21,10 +21,11 @@ MOVED = {
 
 def new_name(old: str) -> str | None:
     """Return where the module `old` is now, or None if it has not moved."""
-    within = old.removeprefix("pacbayes.")
-    for end in [len(within), *(i for i in reversed(range(len(within))) if within[i] == ".")]:
-        if within[:end] in MOVED:
-            return f"pacbayes.{MOVED[within[:end]]}{within[end:]}"
+    parts = old.removeprefix("pacbayes.").split(".")
+    for k in range(len(parts), 0, -1):
+        if (known := ".".join(parts[:k])) in MOVED:
+            new = ".".join(["pacbayes", MOVED[known], *parts[k:]])
+            return new_name(new) or new  # it may have moved more than once
     return None
 
 
