@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pacbayes.bench.tables import machine
+from pacbayes.bench.contests import machine
 from pacbayes.bench.turns import ENOUGH, Timing
 
 LEAST, TURNS, PATIENCE = 3, 5, 40.0  # turns, turns, seconds

@@ -11,9 +11,8 @@ import pytest
 
 from pacbayes.bounds import percent_up, small_kl
 from pacbayes.data.idx import cache_folder
-from pacbayes.paper.archive import read_archive
 from pacbayes.paper.columns import COLUMNS
-from pacbayes.paper.store import Store
+from pacbayes.paper.store import Store, read_archive
 from pacbayes.paper.sweep import Sweep
 from pacbayes.paper.tables import grid_table, lines, render, table1, table2
 from pacbayes.training.loop import VACUOUS

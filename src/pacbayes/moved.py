@@ -14,7 +14,14 @@ __all__ = ["MOVED", "keep_old_names"]
 
 # Old name -> new name, below pacbayes; a package stands for all modules in it.
 MOVED = {
+    "bench.limit": "bench.turns",
+    "bench.naive": "bench.steps",
+    "bench.peers": "bench.steps",
+    "bench.tables": "bench.contests",
     "certified": "models",
+    "paper.archive": "paper.store",
+    "paper.executors": "paper.sweep",
+    "paper.variances": "paper.figures",
     "runs": "folders",
 }
 

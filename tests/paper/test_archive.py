@@ -8,10 +8,9 @@ import pytest
 
 from faults.calls import CHANGES, die, disturbed, in_a_child, listed
 from pacbayes.files import save_json
-from pacbayes.paper.archive import Reset
 from pacbayes.paper.columns import chosen
 from pacbayes.paper.execution import attempt
-from pacbayes.paper.store import Store, pack
+from pacbayes.paper.store import Reset, Store, pack
 from pacbayes.report import report
 from pacbayes.training.loop import Evaluation
 

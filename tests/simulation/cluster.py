@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from pacbayes.folders.writing import writing
-from pacbayes.paper import executors
+from pacbayes.paper import sweep
 from pacbayes.paper.columns import Configuration, chosen
 from pacbayes.paper.execution import attempt
 from pacbayes.paper.store import State, Store, Summary
@@ -127,12 +127,12 @@ def simulate(folder: Path, conditions: Conditions) -> Outcome:
         return ((c, attempted(c)) for c in work)
 
     def act() -> None:
-        for c, state in executors.finished(runs, store, executor):
+        for c, state in sweep.finished(runs, store, executor):
             if state != "done":
                 world.errors.append(f"{c.key} {state}: {store.failure(c)}")
 
     chance = random.Random(conditions.seed)
-    with patch.object(executors, "_CHANCE", chance), _small_stacks():
+    with patch.object(sweep, "_CHANCE", chance), _small_stacks():
         for _ in range(conditions.workers):
             world.spawn(act, world.start + chance.uniform(0, conditions.starting))
         with world.run():

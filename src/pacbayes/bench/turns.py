@@ -11,13 +11,17 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from pacbayes.bench.limit import square_product
+import torch
+
+from pacbayes.choices import Activation
 
 __all__ = [
     "ENOUGH",
+    "SIDE",
     "Contest",
     "Entrant",
     "MissingError",
@@ -25,8 +29,12 @@ __all__ = [
     "Row",
     "Timing",
     "Turn",
+    "bare_products",
     "compare",
+    "multiply_adds",
     "now",
+    "products",
+    "square_product",
     "timed",
 ]
 
@@ -206,3 +214,50 @@ def _row(contest: str, ours: str, other: str, found: list[Turn], least: int) -> 
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     seconds = statistics.median(turn.seconds(ours) for turn in good)
     return Row(contest, name, middle, low, high, seconds, len(good))
+
+
+SIDE = 512
+
+
+def products(
+    widths: tuple[int, ...], activation: Activation, T: int, B: int, *, learned: bool = False
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the shapes (m, k, n) of the products of a training step with B examples.
+
+    The first layer is computed once per example, the others for each of T samples. The gradient of
+    the weights costs the same again. So does the gradient of the activations above the first layer,
+    except for sign units, which use scores instead. Zeros in the input are counted as well.
+
+    Args:
+        learned: scales are learned. Variances then need products like those of the means, except
+            where the inputs are signs, whose squares are one.
+    """
+    for layer, (d, e) in enumerate(pairwise(widths)):
+        rows = B * T if layer else B
+        signs = layer > 0 and activation == "sign"
+        for _ in range(2 if learned and not signs else 1):
+            yield rows, d, e
+            yield e, rows, d
+            if layer and not signs:
+                yield rows, e, d
+
+
+def multiply_adds(shapes: Iterable[tuple[int, int, int]]) -> int:
+    """Return the number of multiply-adds of all products."""
+    return sum(m * k * n for m, k, n in shapes)
+
+
+def bare_products(shapes: Iterable[tuple[int, int, int]]) -> Callable[[int], object]:
+    """Return a step that only multiplies: PyTorch at the step's shapes, which are not its best."""
+    made = [(torch.rand(m, k), torch.rand(k, n), torch.empty(m, n)) for m, k, n in shapes]
+
+    def step(i: int) -> None:
+        for a, b, out in made:
+            torch.mm(a, b, out=out)
+
+    return step
+
+
+def square_product() -> Callable[[int], object]:
+    """Return a product of 512×512 matrices, a shape at which PyTorch is fast."""
+    return bare_products([(SIDE, SIDE, SIDE)])

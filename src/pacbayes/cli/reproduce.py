@@ -19,9 +19,8 @@ from pacbayes.cli.options import AsJson, Quiet, check_scheduler, given
 from pacbayes.extras import require
 
 if TYPE_CHECKING:
-    from pacbayes.paper.executors import Executor
     from pacbayes.paper.store import Store
-    from pacbayes.paper.sweep import Sweep
+    from pacbayes.paper.sweep import Executor, Sweep
 
 __all__ = ["reproduce"]
 
@@ -147,7 +146,7 @@ def _asked(context: typer.Context) -> bool:
 
 
 def _executor(store: Store, scheduler: str | None, workers: int | None) -> Executor:
-    from pacbayes.paper.executors import dask_runs, local_runs
+    from pacbayes.paper.sweep import dask_runs, local_runs
 
     if scheduler:
         return partial(dask_runs, store=store, scheduler=scheduler)
@@ -222,7 +221,7 @@ def _pack(store: Store, *, asked: bool, as_json: bool) -> None:
 
 
 def _slurm(sweep: Sweep, store: Store) -> None:
-    from pacbayes.paper.executors import slurm_script
+    from pacbayes.paper.sweep import slurm_script
 
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
     sweep.remember(store)  # and make the folder, where Slurm writes its logs

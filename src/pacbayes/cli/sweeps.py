@@ -12,9 +12,8 @@ from pacbayes.paper.sweep import Batch, Made, make_runs
 
 if TYPE_CHECKING:
     from pacbayes.paper.columns import Configuration
-    from pacbayes.paper.executors import Executor
     from pacbayes.paper.store import Packed, Store
-    from pacbayes.paper.sweep import Status, Sweep
+    from pacbayes.paper.sweep import Executor, Status, Sweep
 
 __all__ = ["as_record", "make", "show", "show_packed", "show_status"]
 

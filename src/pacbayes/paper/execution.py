@@ -25,11 +25,10 @@ from pacbayes.folders.prediction import VOTES, TestErrors
 from pacbayes.folders.versions import versions
 from pacbayes.folders.writing import BusyError
 from pacbayes.networks.risk import majority_vote, predict_randomised
-from pacbayes.paper.archive import Reset, Summary, read_folder
 from pacbayes.paper.baselines import MLP, Fitting, MLPFitting, PBGFitting, PBGNet
 from pacbayes.paper.columns import Configuration
 from pacbayes.paper.printed import OPTIM_START
-from pacbayes.paper.store import Store
+from pacbayes.paper.store import Reset, Store, Summary, read_folder
 from pacbayes.randomness import permutation, seeded
 from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import restore
