@@ -40,7 +40,7 @@ OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/folders/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
 READING = "tests/certificates/test_reading.py"
-CERTIFIED = "tests/models -k not(has_nothing)"
+CERTIFIED = "tests/models tests/losses -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/verify/test_classifiers.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
 WAYS = "tests/test_ways_in.py"
@@ -322,7 +322,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         MODULES,
     ),
     (
-        "certificates/drawing.py",
+        "certificates/certify.py",
         'hashlib.sha256(key + b"pilot").digest()',
         "key",
         "tests/certificates/test_drawing.py",
@@ -772,13 +772,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "np.arange(n) if True else",
         CERTIFIED,
     ),
-    ("certificates/units.py", "round(total) / n", "max(0, round(total) - 1) / n", CERTIFIED),
+    ("losses/bounded.py", "round(total) / n", "max(0, round(total) - 1) / n", CERTIFIED),
     ("certificates/certificate.py", "ledger[part])\n", "ledger.total)\n", CERTIFIED),
-    ("certificates/units.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
+    ("losses/bounded.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
     (
-        "models/losses.py",
-        "zip(y.tolist(), predicted.tolist()",
-        "zip(predicted.tolist(), y.tolist()",
+        "losses/bounded.py",
+        "zip(y.tolist(), answers.tolist()",
+        "zip(answers.tolist(), y.tolist()",
         CERTIFIED,
     ),
     ("models/votes.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
@@ -798,7 +798,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("models/copies.py", "> NEAR:", "> 1:", CERTIFIED),
     ("models/copies.py", "reversed(range(len(y)))", "range(len(y))", CERTIFIED),
     (
-        "certificates/remarks.py",
+        "certificates/explanation.py",
         "if bound <= error",
         "if True",
         "tests/certificates/test_remarks.py",
@@ -1099,7 +1099,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("folders/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
     (
-        "certificates/reading.py",
+        "certificates/certificate.py",
         'if k != "covers"',
         "if True",
         "tests/certificates/test_reading.py",

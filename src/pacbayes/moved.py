@@ -23,6 +23,13 @@ MOVED = {
     "paper.executors": "paper.sweep",
     "paper.variances": "paper.figures",
     "runs": "folders",
+    "certificates.cluster": "certificates.executors",
+    "certificates.reading": "certificates.certificate",
+    "certificates.drawing": "certificates.certify",
+    "certificates.remarks": "certificates.explanation",
+    "models.losses": "losses.bounded",
+    "certificates.units": "losses.bounded",
+    "models.certificate": "certificates.certificate",
 }
 
 

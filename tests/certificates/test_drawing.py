@@ -1,12 +1,13 @@
 """The number of draws that a batch shares follows from a pilot with draws of its own."""
 
+from importlib import import_module
+
 import pytest
 import torch
 from torch import nn
 
 from pacbayes import bounds, certify, stochastic
-from pacbayes.certificates import drawing
-from pacbayes.certificates.drawing import needed_draws, planned_draws, wanted_term
+from pacbayes.certificates.certify import needed_draws, planned_draws, wanted_term
 from pacbayes.networks.keys import draws_key
 from pacbayes.networks.parts import in_turn
 from pacbayes.networks.risk import EmpiricalRisk, keyed_risk
@@ -44,13 +45,14 @@ def test_a_certificate_s_term_is_about_what_was_wanted(network, examples):
 
 def test_the_pilot_has_other_draws_than_the_certificate(network, examples, monkeypatch):
     keys = []
-    measure = drawing.keyed_risk
+    certifying = import_module("pacbayes.certificates.certify")
+    measure = certifying.keyed_risk
 
     def noted(network, x, y, samples, key):
         keys.append(key)
         return measure(network, x, y, samples, key)
 
-    monkeypatch.setattr(drawing, "keyed_risk", noted)
+    monkeypatch.setattr(certifying, "keyed_risk", noted)
     key = draws_key(network, *examples)
     planned_draws(network.double().eval(), *(t.double() for t in examples), key, 0.01)
     assert len(keys) == 1

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from pacbayes import dense_network, stochastic
-from pacbayes.certificates import cluster as scheduling
 from pacbayes.certificates import executors
 from pacbayes.certificates.executors import dask_parts
 from pacbayes.engine.evaluation import NativeSampler, sampler
@@ -160,7 +159,7 @@ def test_torchs_threads_are_those_of_the_one_who_asks_and_come_back():
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "foo://127.0.0.1:1"])
 def test_an_address_without_a_scheduler_is_refused_in_one_line(address, monkeypatch):
-    monkeypatch.setattr(scheduling, "_PATIENCE", 1.0)
+    monkeypatch.setattr(executors, "_ANSWER", 1.0)
     dealt = partial(dask_parts, scheduler=address)
     with pytest.raises(ValueError, match=f"--scheduler {address}: there is no Dask scheduler") as e:
         measured(dense(), executor=dealt)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pacbayes.certificates.remarks import above_constant, largest_class
+from pacbayes.certificates.explanation import above_constant, largest_class
 
 LABELS = np.array(["no"] * 94 + ["yes"] * 6)
 

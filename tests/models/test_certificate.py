@@ -7,7 +7,7 @@ import pytest
 
 from pacbayes import bounds
 from pacbayes.bounds.ledger import Ledger
-from pacbayes.certificates.units import certify_losses
+from pacbayes.certificates.certificate import certify_losses
 
 LEDGER = Ledger(0.05, {"a": 0.03, "b": 0.02})
 

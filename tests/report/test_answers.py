@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.report import answers, voting
 from pacbayes.report.answers import confusion, coverage, image_of, picture

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pacbayes import cli
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import read_certificate
 from pacbayes.folders.folder import open_run
 from pacbayes.report import collect
 from pacbayes.report.commands import certify_command, train_command

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pacbayes import cli, folders
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import read_certificate
 from pacbayes.folders.folder import Run, open_run
 from pacbayes.networks.modules import Convolutions
 from pacbayes.report import collect

@@ -13,8 +13,8 @@ import pytest
 
 from pacbayes.bounds import percent_up
 from pacbayes.certificates import explanation
-from pacbayes.certificates.reading import read_certificate
-from pacbayes.certificates.remarks import largest_class
+from pacbayes.certificates.certificate import read_certificate
+from pacbayes.certificates.explanation import largest_class
 from pacbayes.files import load_tensors
 from pacbayes.paper.printed import RESULTS
 from pacbayes.report import collect, networks, report, voting
@@ -259,7 +259,7 @@ def test_a_failed_verification_is_shown(copied, read):
     assert text.count("checks passed") == 2
 
 
-@pytest.mark.filterwarnings("ignore::pacbayes.certificates.remarks.CertificateWarning")
+@pytest.mark.filterwarnings("ignore::pacbayes.certificates.explanation.CertificateWarning")
 def test_a_withheld_certificate_is_said_to_be_withheld(tmp_path, read):
     folder = python_model(tmp_path / "model", copies=True)
     assert not (folder / "certificate.json").exists()

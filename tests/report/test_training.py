@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import read_certificate
 
 
 def test_movements_cover_all_weights_and_the_whole_kl(made, contents):

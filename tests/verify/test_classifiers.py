@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacbayes.models.losses import Loss, of_units
+from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.verify.classifiers import Votes, count, errors_together
 
 COSTS = ((0.0, 0.1, 3.0), (1.0, 0.0, 0.7), (2.0, 1.0, 0.0))
@@ -45,7 +45,7 @@ def test_counts_agree_with_the_issuer(costs, data):
     predicted = data.draw(st.lists(st.integers(-1, 2), min_size=n, max_size=n))
     groups = data.draw(st.none() | st.lists(st.integers(0, 5), min_size=n, max_size=n))
     found = count(votes(labels, predicted, groups, costs=costs), "all")
-    loss = Loss(np.arange(3), costs)
+    loss = loss_of(np.arange(3), costs)
     each = of_units(
         loss(np.array(predicted), np.array(labels)), None if groups is None else np.array(groups)
     )

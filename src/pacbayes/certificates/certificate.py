@@ -1,11 +1,16 @@
-"""A certificate: with probability 1 − δ a predictor's loss is at most so large, and the proof."""
+"""A certificate: with probability 1 − δ a predictor's loss is at most so large, and its file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pacbayes import bounds
 from pacbayes.bounds.domain import number_up, percent_up, upward
@@ -13,14 +18,38 @@ from pacbayes.bounds.ledger import Ledger
 from pacbayes.bounds.theorems import THEOREMS, CertificateBound, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.choices import MonteCarlo, Predictor
+from pacbayes.files import DamagedFileError, damaged, load_versioned, parsed
+from pacbayes.losses.bounded import mean_upper
 
 if TYPE_CHECKING:
     from pacbayes.networks.risk import EmpiricalRisk
 
-__all__ = ["FORMAT", "Certificate", "Evidence", "issue"]
+__all__ = [
+    "FORMAT",
+    "Certificate",
+    "Evidence",
+    "certify_losses",
+    "issue",
+    "read_certificate",
+    "read_classifier",
+    "written",
+]
 
+Array = NDArray[Any]
 OTHER_CLASSES = "other classes"  # part of the ledger
 FORMAT = 4  # of a network's file; 3 had other draws, and 2 draws by seed
+# fmt: off
+_NETWORK = (
+    "predictor", "bound", "bound_name", "parameters", "delta", "ledger", "risk", "risk_upper",
+    "monte_carlo", "samples", "draws", "variance", "within", "quadrature_step", "quadrature_error",
+    "n", "kl", "kl_by_part", "class_name", "assumptions", "provenance",
+)
+_CLASSIFIER = (
+    "bound", "quantity", "predictor", "theorem", "n", "unit", "losses", "delta", "ledger", "part",
+    "kl", "scale", "assumptions", "provenance", "remarks",
+)
+# fmt: on
+_MEANS = {"held-out-mean": "kl-chernoff"}  # name of a theorem, in files of classifiers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,9 +241,10 @@ class Certificate(Evidence):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the certificate as plain data for JSON, as its file has it."""
-        from pacbayes.certificates.reading import written
-
         return written(self)
+
+
+HeldOutCertificate = Certificate  # its name for models, until version 2.0
 
 
 def issue(
@@ -260,3 +290,104 @@ def issue(
         assumptions=assumptions or Assumptions(),
         provenance=dict(provenance or {}),
     )
+
+
+def certify_losses(
+    losses: Array, ledger: Ledger, part: str, *, binary: bool, scale: float = 1.0, **said: Any
+) -> Certificate:
+    """Bound the mean loss of a predictor that was fixed before these losses were seen.
+
+    If losses are 0 or 1, their number is binomial, and its exact tail gives the bound (Clopper &
+    Pearson 1934). Otherwise the bound is kl⁻¹(mean, ln(1/δ)/n) (Hoeffding 1963, Theorem 1).
+
+    Args:
+        losses: one for each independent unit, in [0, 1].
+        part: the part of the ledger that the bound spends.
+        binary: whether losses are 0 or 1 for every possible prediction.
+        scale: what a loss of 1 stands for.
+        said: predictor, noun, subset, assumptions and provenance, as for `issue`.
+    """
+    n, total = len(losses), math.fsum(losses)
+    amount = float(np.float64(total) * scale)
+    evidence = Evidence(
+        n=n,
+        risk=amount / n if n else math.nan,
+        risk_upper=mean_upper(total, n, binary=binary),
+        losses=amount,
+        scale=scale,
+    )
+    return issue("held-out" if binary else "held-out-mean", evidence, ledger, part, **said)
+
+
+def written(c: Certificate) -> dict[str, Any]:
+    """Return a certificate as its file has it, without the number of the format."""
+    network = c.assumptions.covers == "network"
+    names = _NETWORK if network else _CLASSIFIER
+    plain = {name: deepcopy(getattr(c, name)) for name in names}
+    if network:
+        plain["assumptions"] = asdict(c.assumptions)
+        del plain["assumptions"]["covers"]
+    else:
+        plain["assumptions"] = tuple(c.assumptions)
+        plain["theorem"] = _MEANS.get(c.theorem, c.theorem)
+    return plain
+
+
+def read_certificate(path: Path) -> Certificate:
+    """Return the certificate of a network; raise DamagedFileError if the file has none."""
+    record = load_versioned(path, FORMAT, FORMAT)
+    if not isinstance(record, dict):
+        return parsed(Certificate, record, path)
+    record = _fields(record, _NETWORK, path, optional=("class_name", "assumptions", "provenance"))
+    record["theorem"] = name = record.pop("bound_name")
+    parts, only = record["ledger"], "pac-bayes"  # with best-of every theorem has its own part
+    record["part"] = only if isinstance(parts, dict) and only in parts else f"{only}, {name}"
+    if (of := record.pop("class_name", None)) is not None:
+        record["subset"] = f"class {of}"
+    if isinstance(assumed := record.get("assumptions"), dict):
+        record["assumptions"] = {k: v for k, v in assumed.items() if k != "covers"}
+    certificate = parsed(Certificate, record, path)
+    versions = certificate.provenance.get("versions", {})
+    if not (isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values())):
+        raise DamagedFileError(f"{path} is damaged: its versions are not texts; issue it again")
+    return certificate
+
+
+def _fields(
+    record: dict[str, Any], names: tuple[str, ...], path: Path, optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return the fields of a record; raise DamagedFileError unless they are those of the format."""
+    found = {name: value for name, value in record.items() if name != "format"}
+    if unknown := sorted(found.keys() - set(names)):
+        raise damaged(path, f"the field {unknown[0]!r} is unknown")
+    for name in names:
+        if name not in found and name not in optional:
+            raise damaged(path, f"{name}: Field required")
+    return found
+
+
+def read_classifier(
+    record: dict[str, Any], assumptions: Assumptions, path: Path, risk_upper: float | None = None
+) -> Certificate:
+    """Return one of the certificates in the file of a classifier.
+
+    Args:
+        assumptions: as run.json has them; `verify` compares the sentences in the file with them.
+        risk_upper: what the theorem of a vote takes, which the file does not say.
+    """
+    record = _fields(record, _CLASSIFIER, path)
+    names = {file: ours for ours, file in _MEANS.items()}
+    record["theorem"] = names.get(record["theorem"], record["theorem"])
+    words, total, n = record.pop("quantity"), record["losses"], record["n"]
+    if assumptions.group is not None:
+        words = words.removeprefix("mean ").removesuffix(" within a new group")
+    record["noun"], _, whom = words.partition(" on ")
+    if whom:
+        one = whom.startswith("class ")
+        record["subset"] = whom if one else whom.removesuffix(" examples")
+    if risk_upper is None:
+        binary = record["theorem"] == "held-out"
+        risk_upper = mean_upper(total / record["scale"], n, binary=binary)
+    record |= {"risk": total / n if n else math.nan, "risk_upper": risk_upper}
+    del record["unit"]
+    return parsed(Certificate, record | {"assumptions": asdict(assumptions)}, path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -18,12 +20,11 @@ from pacbayes.bounds.ledger import Ledger, below, seed_share
 from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
-from pacbayes.certificates.drawing import SECONDS, planned_draws
 from pacbayes.certificates.executors import dask_parts
 from pacbayes.choices import MonteCarlo
 from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
-from pacbayes.devices import device_of
+from pacbayes.devices import CPU, device_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
 from pacbayes.networks.gaussian import (
@@ -40,10 +41,25 @@ from pacbayes.networks.plain import plain_copy, plain_tensor
 from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
 from pacbayes.networks.stochastic import drawn_means
 
-__all__ = ["assumed", "beside", "certify", "checked_copy", "for_seed", "guessed", "own_code"]
+__all__ = [
+    "SECONDS",
+    "assumed",
+    "beside",
+    "certify",
+    "checked_copy",
+    "for_seed",
+    "guessed",
+    "own_code",
+    "planned_draws",
+    "wanted_term",
+]
 
 # Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
 _ROUNDING = 1e-9
+SECONDS = 150.0  # for the draws of a certificate, unless told otherwise
+_MOST = 10_000  # draws for each example
+_BLOCKS, _PILOT = 16, 4  # blocks of 64 examples, and draws of each, of the pilot
+_CHECKS = 2.5 / _PILOT  # evaluations that check a module, in units of a block's draws
 
 
 def certify(
@@ -295,3 +311,64 @@ def _upper(
         )
     pairs = draws / risk.samples * (risk.samples // 2)
     return bounds.stratified_bernstein(mean, min(0.5, risk.within + 4 * slack), pairs, draws, delta)
+
+
+def wanted_term(risk: float) -> float:
+    """Return the Monte-Carlo term to aim at: 0.05 points, or one hundredth of the risk if larger.
+
+    >>> wanted_term(0.2), wanted_term(0.01)
+    (0.002, 0.0005)
+    """
+    return max(0.0005, 0.01 * risk)
+
+
+def planned_draws(
+    network: Network,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    key: bytes,
+    delta: float,
+    seconds: float = SECONDS,
+) -> int:
+    """Return T, the draws for each example that make the Monte-Carlo term small enough.
+
+    A pilot estimates risk, variance and speed. Its draws have a key of their own, so that the
+    draws of the certificate are independent of the number. If time is short, T is what fits in.
+
+    Args:
+        network: in float64 and evaluation mode.
+        key: of the certificate's draws.
+        delta: of the Monte-Carlo term.
+        seconds: time for all draws, at the pilot's speed.
+    """
+    start = time.perf_counter()
+    index = _spread_blocks(len(x))
+    pilot = hashlib.sha256(key + b"pilot").digest()
+    risk = keyed_risk(network, x[index], y[index], _PILOT, pilot)
+    passed = time.perf_counter() - start
+    once = passed / (_PILOT * (1 + _CHECKS)) * len(x) / len(index)  # seconds for one draw of all
+    affordable = max(2, int(seconds / once) // 2 * 2)
+    return min(needed_draws(risk, len(x), delta), affordable)
+
+
+def _spread_blocks(n: int) -> torch.Tensor:
+    """Return the indices of a few blocks of examples, spread over all of them."""
+    blocks = torch.arange(n, device=CPU).split(64)
+    count = min(_BLOCKS, len(blocks))
+    chosen = torch.linspace(0, len(blocks) - 1, count, device=CPU).long().tolist()
+    return torch.cat([blocks[i] for i in chosen])
+
+
+def needed_draws(risk: EmpiricalRisk, n: int, delta: float) -> int:
+    """Return the least even T whose Monte-Carlo term is as wanted, by stratified Bernstein."""
+
+    def term(T: int) -> float:
+        draws, within = n * T / min(64, n), risk.within or 0.5
+        upper = bounds.stratified_bernstein(risk.mean, within, draws / 2, draws, delta)
+        return upper - risk.mean
+
+    wanted, low, high = wanted_term(risk.mean), 1, math.ceil(_MOST / 2)  # halves of T
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if term(2 * middle) <= wanted else (middle + 1, high)
+    return 2 * low

@@ -7,11 +7,14 @@ all bits are the same, the certificate is refused.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import platform
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,17 +27,70 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import pacbayes
-from pacbayes.certificates.cluster import connected
 from pacbayes.devices import CPU
 from pacbayes.engine.library import available
+from pacbayes.extras import require
 from pacbayes.networks.parts import Part, Sums, Work
 
-__all__ = ["dask_parts"]
+__all__ = ["connected", "dask_parts"]
 
+_ANSWER = 10.0  # seconds for a scheduler to answer
 Array = NDArray[Any]
 _FEW = 20  # examples that are drawn for a comparison, where their bits do not depend on company
 _PATIENCE = 20.0  # seconds without any worker
 _ONE_AT_A_TIME = threading.Lock()  # of the parts whose bits depend on torch's number of threads
+
+
+@contextmanager
+def connected(scheduler: str, *, again: str) -> Iterator[Any]:
+    """Connect to a scheduler, and yield Dask's client.
+
+    Raises ValueError if no scheduler answers at the address, and RuntimeError if it goes away.
+
+    Args:
+        again: what to do after it went away, for the message.
+    """
+    require("cluster", "--executor dask")
+    from dask.distributed import Client, KilledWorker
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised here
+    _check_answer(scheduler)
+    try:
+        with Client(scheduler) as client:
+            yield client
+    except (CancelledError, KilledWorker, OSError) as error:
+        if isinstance(error, OSError) and client.status == "running":
+            raise  # another error, perhaps of a worker's disk
+        raise RuntimeError(
+            f"lost the scheduler {scheduler} or too many of its workers "
+            f"({type(error).__name__}); {again}"
+        ) from None
+
+
+def _check_answer(scheduler: str) -> None:
+    """Raise ValueError unless something of Dask answers: a client that fails never ends."""
+    from distributed.comm.core import connect
+
+    errors = [f"no answer in {_ANSWER:g} s"]
+
+    async def ask() -> None:
+        (await connect(scheduler, timeout=_ANSWER / 2)).abort()
+
+    def call() -> None:
+        try:
+            asyncio.run(ask())
+            errors.clear()
+        except Exception as error:
+            errors[:] = [str(error)]
+
+    thread = threading.Thread(target=call, daemon=True)  # another program may never answer
+    thread.start()
+    thread.join(_ANSWER)
+    for error in errors:
+        raise ValueError(
+            f"--scheduler {scheduler}: there is no Dask scheduler ({error}); give the address of "
+            "one, such as tcp://10.0.0.1:8786"
+        )
 
 
 def dask_parts(

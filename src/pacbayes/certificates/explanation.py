@@ -1,13 +1,17 @@
-"""Explain a certificate: in words, as a sum, and beside other numbers."""
+"""Explain a certificate: in words, as a sum, beside other numbers, and what to know before use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from pacbayes.bounds import confidence, percent_up
+from pacbayes.certificates.certificate import Certificate
 from pacbayes.choices import Predictor
+from pacbayes.losses.bounded import units_of
 from pacbayes.paper.printed import RESULTS, PaperResult
 
 if TYPE_CHECKING:
@@ -17,17 +21,74 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Beside",
+    "CertificateWarning",
     "Step",
+    "above_constant",
     "beside",
+    "largest_class",
     "layer_of",
     "nats",
     "paper_result",
     "percent",
+    "remarked",
     "sentence",
     "steps",
 ]
 
 _TIMES = {2.0: ", twice", 4.0: ", four times"}  # Markov's inequality
+
+
+class CertificateWarning(UserWarning):
+    """A classifier was fitted, but it has no certificate, or one that says little."""
+
+
+def largest_class(labels: Any, groups: Any = None) -> tuple[Any, float]:
+    """Return the most frequent label, and the error of always answering it.
+
+    Args:
+        labels: of the training examples.
+        groups: label of each example's group; every group then counts the same.
+    """
+    classes, index = np.unique(np.asarray(labels), return_inverse=True)
+    unit, sizes = units_of(groups, len(index))
+    share = np.bincount(index, 1 / sizes[unit])
+    largest = int(share.argmax())
+    return classes[largest], float(1 - share[largest] / share.sum())
+
+
+def remarked(
+    c: Certificate, labels: Any, groups: Any = None, names: Sequence[str] | None = None
+) -> Certificate:
+    """Return a certificate with what its reader should know; the arguments are `above_constant`'s.
+
+    Costs have no such remark.
+    """
+    remark = above_constant(c.bound, labels, groups, names) if c.noun == "error" else None
+    return replace(c, remarks=() if remark is None else (remark,))
+
+
+def above_constant(
+    bound: float, labels: Any, groups: Any = None, names: Sequence[str] | None = None
+) -> str | None:
+    """Return a remark if the bound is above the error of always answering the largest class.
+
+    Such a certificate does not show that anything was learned: with 6 % of positives, a classifier
+    that finds none of them errs in 6 % of the cases.
+
+    Args:
+        bound: of the error.
+        labels, groups: as in `largest_class`.
+        names: of the classes, if labels are their indices.
+    """
+    label, error = largest_class(labels, groups)
+    label = label if names is None else names[label]
+    if bound <= error:
+        return None
+    return (
+        f"The certificate of {percent_up(bound)} is above the {100 * error:.2f} % error of always "
+        f"answering '{label}', the largest class: certify the error on each class (--per-class, "
+        "per_class=), weight the classes, or give more data."
+    )
 
 
 @dataclass(frozen=True)

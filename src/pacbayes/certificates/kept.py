@@ -16,8 +16,8 @@ from pacbayes.bounds.theorems import THEOREMS, Theorem
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
-from pacbayes.certificates.units import of_units
 from pacbayes.devices import CPU, device_of
+from pacbayes.losses.bounded import of_units
 from pacbayes.networks.bodies import Dense, Deterministic
 from pacbayes.networks.evaluated import Evaluated
 from pacbayes.networks.keys import draws_key

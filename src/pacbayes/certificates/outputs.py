@@ -8,9 +8,7 @@ that is the loss of the mean output F_Q(x) = E_Q f_θ(x); if ℓ is convex, the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -23,6 +21,7 @@ from pacbayes.certificates.certify import beside, for_seed, own_code
 from pacbayes.data.checks import all_finite
 from pacbayes.data.foreign import ask
 from pacbayes.data.sample import check_sample
+from pacbayes.losses.bounded import LOSSES, LossName
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
 from pacbayes.networks.keys import outputs_key
@@ -30,35 +29,9 @@ from pacbayes.networks.outputs import OutputNetwork
 from pacbayes.networks.plain import plain_copy
 from pacbayes.networks.risk import keyed_mean
 
-__all__ = ["LOSSES", "LossName", "OutputLoss", "certify_outputs"]
+__all__ = ["LOSSES", "LossName", "certify_outputs"]
 
-LossName = Literal["linear", "squared"]
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class OutputLoss:
-    """A loss in [0, 1] of one output u ∈ [0, 1] and its label y ∈ [0, 1], after scaling both.
-
-    Attributes:
-        expected: E ℓ(u, y) from E u, E u² and y.
-        covers: what a certificate says.
-    """
-
-    expected: Callable[[Tensor, Tensor, Tensor], Tensor]
-    covers: str
-
-
-LOSSES: dict[LossName, OutputLoss] = {
-    "linear": OutputLoss(
-        lambda u, _, y: y + u - 2 * y * u,
-        "mean output of Q by its linear loss, which is also that of fresh weights",
-    ),
-    "squared": OutputLoss(
-        lambda u, square, y: y * y - 2 * y * u + square,
-        "fresh weights by their squared loss; that of the mean output of Q is at most the same",
-    ),
-}
 
 
 def expected_losses(
@@ -76,7 +49,8 @@ def expected_losses(
     if loss == "squared":
         second = ask(activation.square, mean, deviation)
         square = (second - 2 * low * first + low * low) / (high - low) ** 2
-    return LOSSES[loss].expected(u, square, (y - low) / (high - low)).mean(-1)
+    expected: Tensor = LOSSES[loss].expected(u, square, (y - low) / (high - low))
+    return expected.mean(-1)
 
 
 def certify_outputs(

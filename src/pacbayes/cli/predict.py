@@ -82,7 +82,7 @@ def predict(
 
 def _only_all_of_q(path: Path) -> str:
     """Return a remark if the vote's theorem does not cover a vote of some draws."""
-    from pacbayes.certificates.reading import read_certificate
+    from pacbayes.certificates.certificate import read_certificate
 
     name = read_certificate(path).bound_name
     if name == "first-order":  # Markov's inequality holds for any number of draws

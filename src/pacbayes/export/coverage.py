@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes.bounds import percent_up
-from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.files import file_sha256
 from pacbayes.folders.folder import Run

@@ -26,7 +26,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.encoding import Encoding

@@ -14,11 +14,10 @@ from torch import Tensor
 from pacbayes.bounds.ledger import below
 from pacbayes.bounds.theorems import BEST_OF, THEOREMS, CertificateBound
 from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import FORMAT, Certificate
+from pacbayes.certificates.certificate import FORMAT, Certificate, read_certificate
 from pacbayes.certificates.certify import certify
+from pacbayes.certificates.explanation import remarked
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
-from pacbayes.certificates.reading import read_certificate
-from pacbayes.certificates.remarks import remarked
 from pacbayes.choices import MonteCarlo, Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.dataset import LEAST_EXAMPLES

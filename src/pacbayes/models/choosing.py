@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 
-from pacbayes.certificates.remarks import remarked
-from pacbayes.certificates.units import of_units
+from pacbayes.certificates.explanation import remarked
 from pacbayes.data.foreign import ask
+from pacbayes.losses.bounded import of_units
 from pacbayes.models.candidates import MEAN, answer, mean_of, probabilities, shares
 from pacbayes.models.claims import (
     ANSWERED,

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from pacbayes.bounds.domain import upward
 from pacbayes.bounds.ledger import Ledger
 from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import Certificate, Evidence, issue
-from pacbayes.certificates.units import certify_losses, of_units
-from pacbayes.models.losses import Loss
+from pacbayes.certificates.certificate import Certificate, Evidence, certify_losses, issue
+from pacbayes.losses.bounded import Loss, of_units
 from pacbayes.models.splitting import Split
 from pacbayes.models.votes import vote_of
 

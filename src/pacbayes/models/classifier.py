@@ -19,18 +19,18 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, va
 
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.remarks import CertificateWarning
+from pacbayes.certificates.explanation import CertificateWarning
 from pacbayes.data.foreign import apart
 from pacbayes.data.labels import classes_of
 from pacbayes.data.later import are_dicts
 from pacbayes.data.sample import NoSampleError
+from pacbayes.losses.bounded import loss_of
 from pacbayes.models.asking import check_answers
 from pacbayes.models.candidates import answer, mean_weights, named, probabilities
 from pacbayes.models.choosing import Choice, choose
 from pacbayes.models.contest import Chosen, Contest
 from pacbayes.models.copies import check_examples, first_of_each
 from pacbayes.models.evidence import evidence_of
-from pacbayes.models.losses import Loss
 from pacbayes.models.origin import check_origin
 from pacbayes.models.splitting import Fraction, split_off
 from pacbayes.sklearn.parameters import forget
@@ -178,7 +178,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             split=split_off(len(y), self.bound_fraction, seed, members, kept),
             candidates=named(self.estimator, self.candidates, seed),
             weights=mean_weights(len(y)) if defaults else {},
-            loss=Loss(self.classes_, self.costs),
+            loss=loss_of(self.classes_, self.costs),
             settings=self.get_params(deep=False),
             quiet=(CertificateWarning, *((ConvergenceWarning,) if defaults else ())),
         )

@@ -14,10 +14,10 @@ from sklearn.utils import _safe_indexing
 
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.remarks import CertificateWarning
+from pacbayes.certificates.explanation import CertificateWarning
 from pacbayes.data.foreign import give
 from pacbayes.data.pipelines import refuse_fitted_state
-from pacbayes.models.losses import Loss
+from pacbayes.losses.bounded import Loss
 from pacbayes.models.splitting import Split
 
 __all__ = ["Chosen", "Contest", "fit_candidates"]

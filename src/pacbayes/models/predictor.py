@@ -11,12 +11,11 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from pacbayes.bounds.ledger import Ledger
 from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.units import certify_losses, of_units
+from pacbayes.certificates.certificate import Certificate, certify_losses
 from pacbayes.data.foreign import apart, ask
+from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.models.asking import check_batches, check_in_place
 from pacbayes.models.copies import check_copies
-from pacbayes.models.losses import Loss
 from pacbayes.models.modules import Modules
 
 __all__ = ["certify_predictor", "labels_of"]
@@ -64,7 +63,7 @@ before the bound set was seen
         raise ValueError(f"need one label for each example, got {len(y)} for {_num_samples(x)}")
     if costs is not None and classes is None:
         raise ValueError("costs need classes=, the labels of their rows and columns in order")
-    loss = Loss(np.asarray(classes if classes is not None else np.unique(y)), costs)
+    loss = loss_of(np.asarray(classes if classes is not None else np.unique(y)), costs)
     members = None if groups is None else apart(column_or_1d(groups))
     predicted = _answers(predict, x, y, members, repeats=repeats)
     group = None if members is None else ""

@@ -13,7 +13,7 @@ from scipy.special import rel_entr, softmax
 
 from pacbayes import bounds
 from pacbayes.bounds.domain import upward
-from pacbayes.certificates.units import units_of
+from pacbayes.losses.bounded import units_of
 from pacbayes.models.candidates import OfMembers, answer
 
 __all__ = ["Vote", "WeightedVote", "best_vote", "vote_of"]

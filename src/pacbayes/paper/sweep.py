@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pacbayes.certificates.cluster import connected
+from pacbayes.certificates.executors import connected
 from pacbayes.data import DATASETS
 from pacbayes.files import load_record, save_json
 from pacbayes.paper.columns import ADDED, COLUMNS, Configuration, chosen, grid

@@ -12,12 +12,11 @@ import numpy as np
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import Beside, Step, percent
-from pacbayes.certificates.units import of_units
 from pacbayes.files import DamagedFileError, load_json
+from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.models.candidates import MEAN
 from pacbayes.models.claims import OVERALL, part_of
 from pacbayes.models.evidence import Evidence
-from pacbayes.models.losses import Loss
 from pacbayes.models.saved.folder import read_evidence
 from pacbayes.models.saved.record import (
     CERTIFICATE,
@@ -259,7 +258,7 @@ def _beside(f: _Read) -> Iterator[Beside]:
 def _guess(f: _Read) -> tuple[str, float]:
     """Return the constant answer with the smallest mean loss on all examples, and this loss."""
     names, e = np.array(f.record.classes, object), f.evidence
-    loss = Loss(names, f.record.costs)
+    loss = loss_of(names, f.record.costs)
     losses = [loss(np.full(len(e.labels), name), names[e.labels]) for name in names]
     means = [loss.scale * float(of_units(values, e.groups).mean()) for values in losses]
     best = int(np.argmin(means))

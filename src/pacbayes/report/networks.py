@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pacbayes.bounds import percent_up
-from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.certificates.explanation import (
     Beside,
     beside,
+    largest_class,
     paper_result,
     percent,
+    remarked,
     steps,
 )
-from pacbayes.certificates.reading import read_certificate
-from pacbayes.certificates.remarks import largest_class, remarked
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode

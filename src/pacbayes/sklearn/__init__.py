@@ -1,6 +1,6 @@
 """A scikit-learn classifier that comes with a certificate."""
 
-from pacbayes.certificates.remarks import CertificateWarning
+from pacbayes.certificates.explanation import CertificateWarning
 from pacbayes.sklearn.classifier import PACBayesClassifier
 
 __all__ = ["CertificateWarning", "PACBayesClassifier"]

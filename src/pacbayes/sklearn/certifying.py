@@ -15,8 +15,8 @@ from torch import Tensor
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.certify import certify
+from pacbayes.certificates.explanation import CertificateWarning, above_constant
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
-from pacbayes.certificates.remarks import CertificateWarning, above_constant
 from pacbayes.choices import Predictor
 from pacbayes.data.pipelines import fitted_before, is_searched, refuse_hidden_callers
 from pacbayes.data.preprocessing import transformed

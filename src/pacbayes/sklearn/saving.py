@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.reading import read_certificate
+from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset, DataSource
 from pacbayes.data.preprocessing import Standardiser, transformed

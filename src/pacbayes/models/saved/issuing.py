@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.remarks import remarked
+from pacbayes.certificates.explanation import remarked
 from pacbayes.files import DamagedFileError
+from pacbayes.losses.bounded import loss_of
 from pacbayes.models.claims import (
     ANSWERED,
     OVERALL,
@@ -21,7 +22,6 @@ from pacbayes.models.claims import (
     share_out,
 )
 from pacbayes.models.evidence import Evidence
-from pacbayes.models.losses import Loss
 from pacbayes.models.saved.folder import issue, read_evidence
 from pacbayes.models.saved.record import (
     CERTIFICATE,
@@ -72,7 +72,7 @@ def _bound_set(record: ClassifierRecord, e: Evidence, ledger: Any) -> tuple[Boun
     names = np.array([*record.classes, None], object)
     own = np.setdiff1d(np.arange(record.n) if e.kept is None else e.kept, e.rows)
     groups = None if e.groups is None else e.groups[e.rows]
-    loss = Loss(names[:-1], record.costs)
+    loss = loss_of(names[:-1], record.costs)
     split = Split(own, e.rows, record.seed)
     y, several = names[e.labels[e.rows]], len(record.claims) > 1
     return BoundSet(y, groups, loss, ledger, split, record.assumptions, several), names

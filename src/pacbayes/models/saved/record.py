@@ -9,8 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.reading import read_classifier
+from pacbayes.certificates.certificate import Certificate, read_classifier
 from pacbayes.data.layout import Layout
 from pacbayes.files import DamagedFileError, load_versioned
 from pacbayes.models.evidence import Evidence

@@ -1,0 +1,1 @@
+"""Bounded losses, and what they are averaged over."""
