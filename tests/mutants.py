@@ -851,13 +851,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "tests/export/test_tables.py",
     ),
     (
-        "export/surface.py",
+        "export/graphs.py",
         "while name in taken",
         "if name in taken",
         "tests/export/test_tables.py",
     ),
     (
-        "export/surface.py",
+        "export/graphs.py",
         'f"(?s)[{_SPACE}].*|.*[{_SPACE}]"',
         'f"(?s)[{_SPACE}].*"',
         "tests/export/test_tables.py",

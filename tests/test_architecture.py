@@ -111,7 +111,6 @@ OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code
     "data/text_file.py: fit": "a variable",
     "export/comparison.py: predict": "of a run of ours, whose networks give copies",
     "export/graphs.py: torch.export.load": "called by `ask` in export/files.py",
-    "export/modules.py": "runs inside an exported graph",
     "export/predictors.py": "runs inside an exported graph",
     "networks/bodies.py: functional_call": "a partial, which `ask` calls",
     "sklearn/certifying.py: model.predict": "of a PACBayesClassifier, which gives copies",

@@ -30,6 +30,11 @@ MOVED = {
     "models.losses": "losses.bounded",
     "certificates.units": "losses.bounded",
     "models.certificate": "certificates.certificate",
+    "export.coverage": "export.files",
+    "export.modules": "export.predictors",
+    "export.ports": "export.predictors",
+    "export.rows": "export.comparison",
+    "export.surface": "export.graphs",
 }
 
 

@@ -20,7 +20,7 @@ from pacbayes.choices import Predictor
 from pacbayes.data import DataError, DataSource
 from pacbayes.data.cells import MISSING, TRUTH
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
-from pacbayes.export import comparison, encoding, export_run, rows, surface
+from pacbayes.export import comparison, encoding, export_run, graphs
 from pacbayes.folders.folder import Run
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
@@ -217,14 +217,14 @@ def test_columns_keep_their_names_where_the_graph_does_not_need_them(made, tmp_p
     number, boolean, category = "number", "boolean", "category"
     kinds = [number, boolean, number, category, category, number, boolean]
     assert [c["kind"] for c in columns] == kinds
-    taken = surface._input_names(surface_of(["score", "column_score", "column_column_score"]))
+    taken = graphs._input_names(surface_of(["score", "column_score", "column_column_score"]))
     assert len(set(taken.values())) == 3
     assert taken["column_score"] == "column_score"
 
 
 def surface_of(names):
     column = [NumberCode(name=name) for name in names]
-    network = encoding.Explicit(torch.nn.Identity(), (), (surface.Port("score", (), "", ""),))
+    network = encoding.Explicit(torch.nn.Identity(), (), (graphs.Port("score", (), "", ""),))
     assert not network.noise
     return encoding.taking_rows(network, Encoding(columns=tuple(column)))
 
@@ -315,14 +315,14 @@ def unknown_category(monkeypatch):
 
 
 def swapped_classes(monkeypatch):
-    of = surface._of_classes
-    monkeypatch.setattr(surface, "_of_classes", lambda c: of(tuple(reversed(c))))
+    of = graphs._of_classes
+    monkeypatch.setattr(graphs, "_of_classes", lambda c: of(tuple(reversed(c))))
 
 
 def columns_in_another_order(monkeypatch):
-    columns = rows.Rows.columns.fget
+    columns = comparison.Rows.columns.fget
     swapped = property(lambda r: [*columns(r)[:-2], *reversed(columns(r)[-2:])])
-    monkeypatch.setattr(rows.Rows, "columns", swapped)
+    monkeypatch.setattr(comparison.Rows, "columns", swapped)
 
 
 def another_prediction(monkeypatch):
@@ -369,7 +369,7 @@ def test_a_broken_file_is_not_put_in_place(
 
 def test_without_the_data_made_up_rows_are_compared(made, tmp_path, monkeypatch):
     run, out = made("mixed"), tmp_path / "p.onnx"
-    monkeypatch.setattr(rows, "_own", lambda run, limit: None)
+    monkeypatch.setattr(comparison, "_own", lambda run, limit: None)
     assert export_run(run, out, "onnx").rows == "32 made-up rows"
     for breaks in (broken_scale, unknown_category):
         with monkeypatch.context() as patch:
@@ -393,11 +393,11 @@ def test_data_that_are_gone_are_said_to_be(run_cli, made, tmp_path):
 
 def test_nothing_is_downloaded_to_compare(tmp_path, monkeypatch):
     monkeypatch.setenv("PACBAYES_CACHE", str(tmp_path))
-    assert not rows._at_hand(DataSource("binary-mnist"))
+    assert not comparison._at_hand(DataSource("binary-mnist"))
     (tmp_path / "mnist").mkdir()
-    assert rows._at_hand(DataSource("binary-mnist"))
-    assert rows._at_hand(DataSource("cifar-10", folder=str(tmp_path)))
-    assert rows._at_hand(DataSource("digits"))
+    assert comparison._at_hand(DataSource("binary-mnist"))
+    assert comparison._at_hand(DataSource("cifar-10", folder=str(tmp_path)))
+    assert comparison._at_hand(DataSource("digits"))
 
 
 def test_made_up_rows_have_every_text_and_one_that_is_new():
@@ -407,13 +407,15 @@ def test_made_up_rows_have_every_text_and_one_that_is_new():
         CategoryCode(name="c", categories=categories, rare=("unseen", "r"), missing=True),
         BooleanCode(name="b"),
     )
-    cells = rows._made_up(Encoding(columns=codes), 100).cells
+    cells = comparison._made_up(Encoding(columns=codes), 100).cells
     assert {*cells["c"]} == {*categories, "r", "unseen", "unseen?", *MISSING, "NA", "NaN"}
     assert {*TRUTH, "YES", "unseen", *MISSING} <= {*cells["b"]}
     assert len(cells["z"]) == 56
     assert 0 < np.isnan(cells["z"]).sum() < 24
     assert abs(np.nanmean(cells["z"]) - 5) < 2
-    plainly = rows._made_up(Encoding(columns=(NumberCode(name="z"), BooleanCode(name="b"))), 100)
+    plainly = comparison._made_up(
+        Encoding(columns=(NumberCode(name="z"), BooleanCode(name="b"))), 100
+    )
     assert not np.isnan(plainly.cells["z"]).any()
     assert not {*MISSING} & set(plainly.cells["b"])
 
@@ -434,7 +436,7 @@ def test_a_graph_knows_every_spelling_that_the_reader_of_tables_knows():
 
 def test_only_spaces_that_the_reader_trims_are_refused():
     trimmed = [c for c in map(chr, range(sys.maxunicode + 1)) if not c.strip()]
-    assert {int(code, 16) for code in re.findall(r"\{(\w+)\}", surface._SPACE)} == {
+    assert {int(code, 16) for code in re.findall(r"\{(\w+)\}", graphs._SPACE)} == {
         *map(ord, trimmed)
     }
 

@@ -19,7 +19,7 @@ from pacbayes.data.cells import MISSING, TRUTH, is_number
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
 from pacbayes.data.frame import MISSING_CODE, Column, Kind
 from pacbayes.data.later import in_training, spellings_of
-from pacbayes.export.ports import Explicit, Port, RawColumn
+from pacbayes.export.predictors import Explicit, Port, RawColumn
 
 __all__ = ["REFUSED", "refusing", "taking_rows"]
 

@@ -17,29 +17,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import pacbayes
+from pacbayes.bounds import percent_up
+from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.choices import Format, Predictor
 from pacbayes.data.cells import MISSING
 from pacbayes.data.foreign import ask
-from pacbayes.export.comparison import Library
-from pacbayes.export.coverage import covering_certificate
+from pacbayes.export.comparison import Library, Rows, is_table, rows_for
 from pacbayes.export.encoding import refusing, taking_rows
-from pacbayes.export.graphs import as_onnx, as_torch, ask_onnx, ask_torch, noise_for
-from pacbayes.export.ports import Explicit, Port
-from pacbayes.export.predictors import explicit
-from pacbayes.export.rows import Rows, is_table, rows_for
-from pacbayes.export.surface import Surface, onnx_surface, torch_surface
-from pacbayes.files import write_atomically
+from pacbayes.export.graphs import (
+    Surface,
+    as_onnx,
+    as_torch,
+    ask_onnx,
+    ask_torch,
+    noise_for,
+    onnx_surface,
+    torch_surface,
+)
+from pacbayes.export.predictors import Explicit, Port, explicit
+from pacbayes.files import file_sha256, write_atomically
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import certified_predictor
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import prior_weights
 
-__all__ = ["Export", "export_run"]
+__all__ = ["Export", "covering_certificate", "export_run"]
 
 _ROWS, _VOTED, _DRAWS = 1000, 16, 4096  # rows to compare, of a vote, and the limit for rows times T
 # Far above the rounding errors of float64, of the error function of a vote, which is float32, and
 # of whole modules in float32.
 _FLOAT64, _FLOAT32_ERF, _FLOAT32 = 1e-9, 1e-5, 1e-3
+_ROUNDED = "it computes in float32, so that a label may differ from the network's in float64"
 _FRAME = """\
 import json; columns = json.loads(model.get_modelmeta().custom_metadata_map["columns"])
 kinds = {c["name"]: float if c["kind"] == "number" else str for c in columns}
@@ -187,6 +195,42 @@ def _metadata(
         "outputs": [asdict(port) for port in surface.outputs],
         "certificate": covering_certificate(run, method, sampled=sampled, rounded=rounded),
     }
+
+
+def covering_certificate(
+    run: Run, method: Predictor, *, sampled: bool, rounded: bool
+) -> dict[str, Any]:
+    """Return the claim of the certificate in the folder, if it covers this predictor.
+
+    Args:
+        sampled: whether the predictor takes noise.
+        rounded: whether it computes in float32 what the certificate covers in float64.
+    """
+    path = run.certificate_path(method)
+    if not path.exists():
+        return _uncovered(f"the run has no {path.name}")
+    c = read_certificate(path)
+    if c.provenance.get("posterior_sha256") != file_sha256(run.folder / "posterior.safetensors"):
+        return _uncovered(f"{path.name} covers another posterior")
+    if method is Predictor.VOTE and sampled and c.bound_name != "first-order":  # holds for any T
+        return _uncovered(f"{c.bound_name} covers the vote of all of Q, not of T draws")
+    says = _covered(path, c, sampled=sampled)
+    if rounded:
+        return _uncovered(f"{_ROUNDED}, which would be {says}; --format torch is")
+    claim = {"bound_name": c.bound_name, "bound": c.bound, "delta": c.delta}
+    return {"says": says, "file": path.name, "sha256": file_sha256(path), **claim}
+
+
+def _uncovered(why: str) -> dict[str, Any]:
+    return {"says": f"not covered by a certificate: {why}"}
+
+
+def _covered(path: Path, c: Certificate, *, sampled: bool) -> str:
+    terms = f"{c.bound_name}, δ = {c.delta:g}"
+    says = f"covered by {path.name} ({terms}): at most {percent_up(c.bound)} error"
+    fresh = " if every prediction has fresh noise" if sampled else ""
+    nothing = " (vacuous: it says nothing)" if c.vacuous else ""
+    return f"{says}{fresh}{nothing}"
 
 
 def _torch_code(out: Path, predictor: Explicit) -> str:

@@ -3,56 +3,109 @@
 A graph cannot hold random generators, branches on data or autograd functions, so each predictor is
 written without them and is deterministic given its noise. All noise is standard normal. In dense
 layers it is local, one number for every pre-activation. Given the activations below, this is the
-same as drawing fresh weights for every example (see `networks.activations`). Other modules have a
-number for every weight. Arithmetic is float64, as in a certificate, except for the error function
-of a vote, and for modules in an ONNX file, since onnxruntime has no such convolutions.
+same as drawing fresh weights for every example (see `networks.activations`). Other modules are
+evaluated at weights that are constants of the graph, or that noise makes, one number for every
+weight, which a batch shares. Arithmetic is float64, as in a certificate, except for the error
+function of a vote, and for modules in an ONNX file, since onnxruntime has no such convolutions.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import linear
 
 from pacbayes.choices import Predictor
-from pacbayes.export.modules import DrawnModule, OneModule
-from pacbayes.export.ports import Explicit, Port, Shape
+from pacbayes.data.frame import Kind
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense, Deterministic
 from pacbayes.networks.evaluated import Evaluated
+from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
 
-__all__ = ["NORMAL", "Explicit", "Port", "explicit"]
+__all__ = [
+    "NORMAL",
+    "DrawnModule",
+    "Explicit",
+    "OneModule",
+    "Port",
+    "RawColumn",
+    "Shape",
+    "explicit",
+    "weights_at",
+]
 
+Shape = tuple[int | str, ...]
 _Unit = Callable[[Tensor], Tensor]
-_Graph = tuple[nn.Module, Sequence[Shape], str]  # shapes of the noise, meaning of the score
+_PREFIX = "body.posterior."
 NORMAL = "independent standard normal numbers, fresh for every prediction"
 SHARED = "independent standard normal numbers, fresh for every batch, whose examples share them"
 
 
-class _Parts(NamedTuple):
-    """A dense network taken apart: hidden layers, their units, the last layer."""
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph; the dimension "batch" may have any size."""
 
-    hidden: Sequence[GaussianLinear]
-    units: Sequence[_Unit]
-    last: GaussianLinear
-    samples: int
-    weights: Mapping[str, Tensor]
-    front: nn.Module | None = None  # a module that is not dense
-
-    @property
-    def widths(self) -> list[int]:
-        return [len(layer.bias.mean) for layer in self.hidden]
+    name: str
+    shape: Shape
+    dtype: str
+    meaning: str
 
     @property
-    def outputs(self) -> int:
-        return len(self.last.bias.mean)
+    def batch_axis(self) -> int | None:
+        """The dimension of the batch; None for noise that a batch shares."""
+        return self.shape.index("batch") if "batch" in self.shape else None
+
+    def sizes(self, batch: int | str) -> Shape:
+        """Return the shape with a size for the batch."""
+        return tuple(batch if size == "batch" else size for size in self.shape)
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """A column of the run's table.
+
+    Attributes:
+        codes: of the texts that the encoding knows and of missing values; empty for numbers.
+        other: the code of any other text.
+    """
+
+    name: str
+    kind: Kind
+    codes: dict[str, int] = field(default_factory=dict)
+    other: int = 0
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its cells are numbers."""
+        return self.kind is Kind.NUMBER
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """A module from (x, *noise) to (score, label), with its inputs and outputs.
+
+    Attributes:
+        columns: those of `x`, if it has rows of a table: numbers, and codes of texts.
+    """
+
+    module: nn.Module
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    columns: tuple[RawColumn, ...] = ()
+
+    @property
+    def noise(self) -> tuple[Port, ...]:
+        """The inputs after the examples."""
+        return self.inputs[1:]
 
 
 def explicit(
@@ -73,16 +126,30 @@ def explicit(
         dtype: of the arithmetic of modules that are not dense.
     """
     hidden, units = _hidden(network.body)
-    front = _front(network.body, method, weights or {}, dtype)
-    parts = _Parts(hidden, units, network.layer, samples, weights or {}, front)
-    module, shapes, meaning = _PREDICTORS[method](parts)
+    front, last = _front(network.body, method, weights or {}, dtype), network.layer
+    widths, outputs = [len(layer.bias.mean) for layer in hidden], len(last.bias.mean)
+    body = _Body(hidden, units) if front is None else front
+    module: nn.Module
+    shapes: list[Shape] = []
+    if method is Predictor.RANDOMISED:
+        module, meaning = _Randomised(body, last), "output of the last layer, drawn"
+        shapes = [("batch", d) for d in (*widths, outputs)]
+        if isinstance(front, DrawnModule):
+            shapes.insert(0, (front.size,))
+    elif method is Predictor.VOTE:
+        module, meaning = _Vote(body, last), "class probabilities"
+        shapes = [(samples, "batch", d) for d in widths]
+        if outputs == 1:
+            meaning = "mean output over the draws, from -1 to 1"
+    else:
+        module, meaning = _One(weights or {}, units, front), "output of the last layer"
     x = Port("x", ("batch", features), "float32", "features as in the run's data, finite")
     noise = [
         Port(f"noise_{i}", s, "float64", NORMAL if "batch" in s else SHARED)
         for i, s in enumerate(shapes, start=1)
     ]
     label = Port("label", ("batch",), "int64", "index into the classes")
-    return Explicit(module.eval(), (x, *noise), (_score(parts.outputs, meaning), label))
+    return Explicit(module.eval(), (x, *noise), (_score(outputs, meaning), label))
 
 
 def _hidden(body: Body) -> tuple[Sequence[GaussianLinear], list[_Unit]]:
@@ -115,37 +182,6 @@ def _score(outputs: int, meaning: str) -> Port:
     if outputs == 1:
         return Port("score", ("batch",), "float64", f"{meaning}; the second class where positive")
     return Port("score", ("batch", outputs), "float64", f"{meaning}; the class of the largest")
-
-
-def _randomised(parts: _Parts) -> _Graph:
-    module = _Randomised(_body(parts), parts.last)
-    shapes: list[Shape] = [("batch", d) for d in (*parts.widths, parts.outputs)]
-    if isinstance(parts.front, DrawnModule):
-        shapes.insert(0, (parts.front.size,))
-    return module, shapes, "output of the last layer, drawn"
-
-
-def _vote(parts: _Parts) -> _Graph:
-    module = _Vote(_body(parts), parts.last)
-    shapes = [(parts.samples, "batch", d) for d in parts.widths]
-    one = "mean output over the draws, from -1 to 1"
-    return module, shapes, one if parts.outputs == 1 else "class probabilities"
-
-
-def _one(parts: _Parts) -> _Graph:
-    return _One(parts.weights, parts.units, parts.front), [], "output of the last layer"
-
-
-def _body(parts: _Parts) -> nn.Module:
-    return _Body(parts.hidden, parts.units) if parts.front is None else parts.front
-
-
-_PREDICTORS = {
-    Predictor.RANDOMISED: _randomised,
-    Predictor.VOTE: _vote,
-    Predictor.DRAWN: _one,
-    Predictor.FIXED: _one,
-}
 
 
 class _Layer(nn.Module):
@@ -262,3 +298,75 @@ def _win_probabilities(mean: Tensor, deviation: Tensor) -> Tensor:
     others = below.sum(-1, keepdim=True) - below
     density = (others - 0.5 * v.square()).exp() / deviation.unsqueeze(-2)
     return H * least / math.sqrt(math.tau) * density.sum(-2)
+
+
+class OneModule(nn.Module):
+    """Activations of a module at given weights; of a deterministic one, at its own.
+
+    Args:
+        weights: by the names of their Gaussians in the network.
+        dtype: of the module's arithmetic.
+    """
+
+    def __init__(
+        self,
+        body: Evaluated | Deterministic,
+        weights: Mapping[str, Tensor],
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.module, self.dtype = copy.deepcopy(body.module), dtype
+        places = body.places if isinstance(body, Evaluated) else {}
+        for name, own in places.items():
+            for place in own:
+                owner, _, last = place.rpartition(".")
+                constant = nn.Parameter(weights[_PREFIX + name].clone(), requires_grad=False)
+                self.module.get_submodule(owner)._parameters[last] = constant
+        self.module.to(dtype).eval()
+
+    def forward(self, x: Tensor, noise: Sequence[Tensor] = ()) -> Tensor:
+        a: Tensor = self.module(x.to(self.dtype))
+        return a.double()
+
+
+class DrawnModule(nn.Module):
+    """Activations of a module at weights that noise (d,) draws from Q for the whole batch."""
+
+    def __init__(self, body: Evaluated, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.module, self.dtype = copy.deepcopy(body.module).to(dtype), dtype
+        self.places = {name: tuple(places) for name, places in body.places.items()}
+        self.shapes: list[tuple[int, ...]] = []
+        for i, g in enumerate(gaussians(body.posterior).values()):
+            self.shapes.append(tuple(g.mean.shape))
+            self.register_buffer(f"mean_{i}", g.mean.detach().clone())
+            self.register_buffer(f"deviation_{i}", g.log_scale.detach().exp())
+
+    @property
+    def size(self) -> int:
+        """Number of weights that are drawn."""
+        return sum(map(math.prod, self.shapes))
+
+    def forward(self, x: Tensor, noise: Sequence[Tensor]) -> Tensor:
+        every: dict[str, Tensor] = {}
+        for places, weight in zip(self.places.values(), self._drawn(noise[0]), strict=True):
+            every |= dict.fromkeys(places, weight.to(self.dtype))
+        a: Tensor = functional_call(self.module, every, (x.to(self.dtype),), tie_weights=False)
+        return a.double()
+
+    def _drawn(self, noise: Tensor) -> list[Tensor]:
+        parts = noise.split([math.prod(shape) for shape in self.shapes])
+        return [
+            getattr(self, f"mean_{i}") + getattr(self, f"deviation_{i}") * part.view(shape)
+            for i, (part, shape) in enumerate(zip(parts, self.shapes, strict=True))
+        ]
+
+
+def weights_at(body: Evaluated, noise: Tensor) -> dict[str, Tensor]:
+    """Return the weights that noise (d,) draws, by their names in the body."""
+    weights, start = {}, 0
+    for name, g in gaussians(body.posterior).items():
+        own = noise[start : start + g.mean.numel()].reshape(g.mean.shape)
+        weights[name] = (g.mean + g.log_scale.exp() * own).detach()
+        start += g.mean.numel()
+    return weights
