@@ -10,8 +10,8 @@ import pytest
 
 from pacbayes.bounds import disintegrated
 from pacbayes.cli.predict import harmless
-from pacbayes.data import DataError, load, sizes
-from pacbayes.data.sizes import unpacked
+from pacbayes.data import DataError, arrays, load
+from pacbayes.data.arrays import unpacked
 from pacbayes.files import file_sha256, load_tensors, save_tensors
 
 
@@ -26,7 +26,7 @@ def test_19_arrays_that_do_not_fit_are_refused_before_memory_is_asked_for(tmp_pa
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, x=np.zeros((1000, 1000)), y=np.arange(1000) % 2)
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(sizes, "_available_memory", lambda: 15e6)
+    monkeypatch.setattr(arrays, "_available_memory", lambda: 15e6)
     monkeypatch.setattr(np, "load", lambda *a, **k: pytest.fail("was loaded"))
     with pytest.raises(DataError, match="more than half of the available memory"):
         load(str(path))

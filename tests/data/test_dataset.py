@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from pacbayes.data import DataError, Dataset, blocks, dataset, load
+from pacbayes.data import DataError, Dataset, dataset, load
 from pacbayes.data.dataset import check_features, first_of_each
 
 
@@ -36,7 +36,7 @@ def test_blocks_change_nothing(monkeypatch):
         for i, (row, label) in reversed([*enumerate(zip(x, y, strict=True))])
     }
     assert whole[1] == sorted(firsts.values())
-    monkeypatch.setattr(blocks, "_NUMBERS", 10)
+    monkeypatch.setattr(dataset, "_NUMBERS", 10)
     assert (data.train_sha256, first_of_each(x, y).tolist()) == whole
     x[17, 2] = np.nan
     with pytest.raises(DataError, match="nan in example 17, feature 2"):

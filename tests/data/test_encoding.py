@@ -9,8 +9,14 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from pacbayes.data import DataError
-from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
-from pacbayes.data.fitting import fit_encoding, plain_encoding
+from pacbayes.data.encoding import (
+    BooleanCode,
+    CategoryCode,
+    Encoding,
+    NumberCode,
+    fit_encoding,
+    plain_encoding,
+)
 from pacbayes.data.frame import Column, Frame, Kind
 
 

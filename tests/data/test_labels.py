@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pacbayes import CertifiedClassifier, PACBayesClassifier
-from pacbayes.data.labels import classes_of
+from pacbayes.data.dataset import classes_of
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 SURROGATE = np.array(["ill", "\udcff"] * 30)

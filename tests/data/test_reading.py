@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from pacbayes.data import DataError
 from pacbayes.data.frame import Kind
+from pacbayes.data.opening import open_text
 from pacbayes.data.reading import read_frame
-from pacbayes.data.text_file import open_text
 
 TEXT = "age,smoker,town,y\n41,yes,Ulm,sick\n,no,Bonn,well\n7.5,NA,?,well\n-1e3,no,Ulm,sick\n"
 FRAME = {
@@ -241,7 +241,7 @@ def test_damaged_parquet_missing_files_and_folders_are_refused(tmp_path):
 
 
 def test_sizes_are_checked_before_memory_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("pacbayes.data.sizes._available_memory", lambda: 1e5)
+    monkeypatch.setattr("pacbayes.data.arrays._available_memory", lambda: 1e5)
     bomb = gzip.compress(b"u,v,y\n" + b"1,2,a\n" * 100_000)
     assert len(bomb) < 1e4
     with pytest.raises(DataError, match=r"its examples take .* GiB, more than half"):
@@ -252,15 +252,15 @@ def test_sizes_are_checked_before_memory_is_asked_for(tmp_path, monkeypatch):
 
 
 def test_a_file_that_unpacks_to_too_much_is_not_unpacked_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr("pacbayes.data.sizes._available_memory", lambda: 1e5)
-    monkeypatch.setattr("pacbayes.data.text_file._dialect", None)
+    monkeypatch.setattr("pacbayes.data.arrays._available_memory", lambda: 1e5)
+    monkeypatch.setattr("pacbayes.data.opening._dialect", None)
     bomb = gzip.compress(b"u,v,y\n" + b"1,2,a\n" * 100_000)
     with pytest.raises(DataError, match="more than half"):
         read_frame(write(tmp_path, bomb, "a.csv.gz"))
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pacbayes.data.text_file._LONGEST", 1 << 20)
+    monkeypatch.setattr("pacbayes.data.opening._LONGEST", 1 << 20)
     path = write(tmp_path, gzip.compress(b"u,v,y\n1,2," + b"a" * (1 << 22)), "a.csv.gz")
     with pytest.raises(DataError, match=r"not a readable CSV file .a line of"):
         read_frame(path)

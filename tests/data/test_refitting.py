@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacbayes.data import DataError, refitting
-from pacbayes.data.fitting import fit_encoding, plain_encoding
+from pacbayes.data.encoding import fit_encoding, plain_encoding
 from pacbayes.data.frame import Column, Frame, Kind
 from pacbayes.data.refitting import features, plain, refit
 

@@ -9,8 +9,7 @@ from pyarrow import parquet
 
 from pacbayes import Settings, folders
 from pacbayes.data import DataError, DataSource
-from pacbayes.data.encoding import Encoding
-from pacbayes.data.fitting import fit_encoding
+from pacbayes.data.encoding import Encoding, fit_encoding
 from pacbayes.files import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.folders.prediction import predict
 from pacbayes.report import collect, page

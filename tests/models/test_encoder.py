@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pacbayes.data.preprocessing import TableEncoder
 from pacbayes.data.values import is_missing
-from pacbayes.models.encoder import TableEncoder
 
 
 def table():

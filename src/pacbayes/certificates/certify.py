@@ -22,8 +22,8 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.executors import dask_parts
 from pacbayes.choices import MonteCarlo
-from pacbayes.data.checks import check_bound_set
 from pacbayes.data.sample import check_sample
+from pacbayes.data.tasks import check_bound_set
 from pacbayes.devices import CPU, device_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature

@@ -18,9 +18,9 @@ from pacbayes.bounds.ledger import Ledger
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import beside, for_seed, own_code
-from pacbayes.data.checks import all_finite
 from pacbayes.data.foreign import ask
 from pacbayes.data.sample import check_sample
+from pacbayes.data.tasks import all_finite
 from pacbayes.losses.bounded import LOSSES, LossName
 from pacbayes.networks.expectations import OutputActivation
 from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part

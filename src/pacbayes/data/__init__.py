@@ -6,8 +6,7 @@ from pacbayes.data.arrays import check_width, read_arrays
 from pacbayes.data.dataset import DataError, Dataset, Table
 from pacbayes.data.named import DATASETS, NAMES
 from pacbayes.data.reading import is_table, read_frame
-from pacbayes.data.source import DataSource, load, load_with_fallback
-from pacbayes.data.tables import Tables
+from pacbayes.data.source import DataSource, Tables, load, load_with_fallback
 
 __all__ = [
     "DATASETS",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from pacbayes.data.blocks import blocks_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,10 +23,12 @@ __all__ = [
     "Floats",
     "Labels",
     "Table",
+    "blocks_of",
     "check_classes",
     "check_count",
     "check_features",
     "class_indices",
+    "classes_of",
     "first_of_each",
     "rows_sha256",
 ]
@@ -255,3 +255,29 @@ def _check_finite(labels: NDArray[Any], where: str) -> None:
             f"{where}: the label of example {bad} (counting from 0) is {labels[bad]}, "
             "which is not a finite number"
         )
+
+
+_NUMBERS = 1_000_000  # of a block
+
+
+def blocks_of(rows: NDArray[Any]) -> Iterator[slice]:
+    """Divide the rows of an array into blocks of a million numbers."""
+    size = max(1, _NUMBERS * len(rows) // max(1, rows.size))
+    return (slice(start, start + size) for start in range(0, len(rows), size))
+
+
+def classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the labels that occur, in order, and the index of each example's label among them.
+
+    Raises:
+        ValueError: labels have no order, or one is a text that no file can hold.
+    """
+    try:
+        classes, index = np.unique(y, return_inverse=True)
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y.tolist()}))
+        raise ValueError(f"labels must be all texts or all numbers, got {kinds}") from None
+    for label in classes.tolist():
+        if isinstance(label, str) and not encodable(label):
+            raise ValueError(f"label {label!r} is not valid Unicode text; rename this class")
+    return classes, index

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.data.arrays import unpacked
 from pacbayes.data.dataset import DataError
-from pacbayes.data.sizes import unpacked
 
 __all__ = [
     "FASHION_MNIST",

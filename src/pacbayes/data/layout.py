@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pacbayes.data.arrow import as_arrow
 from pacbayes.data.cells import TRUTH
 from pacbayes.data.cells import is_missing as says_missing
 from pacbayes.data.dataset import DataError
 from pacbayes.data.frame import Column, Frame, Kind
 from pacbayes.data.later import as_array, read_matched, spellings_of
+from pacbayes.data.opening import as_arrow
 from pacbayes.data.values import columns_of, is_framed, is_missing, is_numeric, is_sparse
 
 __all__ = ["Layout", "Rows", "table_of"]

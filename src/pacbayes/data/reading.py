@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes.data.arrow import Opened, check_type, open_frame, open_parquet
 from pacbayes.data.cells import is_missing, is_number
-from pacbayes.data.columns import Builder
 from pacbayes.data.dataset import DataError, Floats
-from pacbayes.data.frame import Frame, Kind
-from pacbayes.data.text_file import open_text
+from pacbayes.data.frame import Builder, Frame, Kind
+from pacbayes.data.opening import Opened, check_type, open_frame, open_parquet, open_text
 from pacbayes.spelling import did_you_mean
 
 __all__ = ["column_names", "is_table", "read_frame"]

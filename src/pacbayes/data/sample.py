@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.data.blocks import blocks_of
+from pacbayes.data.dataset import blocks_of
 
 __all__ = [
     "NEAR",

@@ -1,4 +1,4 @@
-"""Classification tasks: two classes, or k classes.
+"""Classification tasks, two classes or k, and checks of the tensors that a network is given.
 
 A task owns everything that differs between the two: the shape of a network's output, the coding of
 labels, the loss, and how an output becomes a decision.
@@ -15,7 +15,16 @@ from torch import Tensor
 
 from pacbayes.randomness import category, uniform_like
 
-__all__ = ["Binary", "Classes", "Task", "linear", "task_of"]
+__all__ = [
+    "Binary",
+    "Classes",
+    "Task",
+    "all_finite",
+    "check_bound_set",
+    "check_examples",
+    "linear",
+    "task_of",
+]
 
 
 def linear(prediction: Tensor, y: Tensor) -> Tensor:
@@ -202,3 +211,36 @@ def task_of(classes: int) -> Task:
     if classes < 2:
         raise ValueError(f"classes must be at least 2, got {classes}")
     return Binary() if classes == 2 else Classes(classes)
+
+
+_NUMBERS = 2_000_000  # of a block, to keep memory flat
+
+
+def check_examples(x: Tensor, y: Tensor, task: Task) -> None:
+    """Raise ValueError unless features are finite and every example has a label of the task."""
+    if y.shape != (len(x),) or len(x) == 0:
+        raise ValueError(
+            "need at least one example, and one label for each; got labels of shape "
+            f"{tuple(y.shape)} for {len(x)} examples"
+        )
+    task.check_labels(y)
+    if not all_finite(x):
+        raise ValueError("every feature must be a finite number; got NaN or infinity")
+
+
+def all_finite(x: Tensor) -> bool:
+    """Return whether every number is finite, in blocks: torch's own check holds two copies."""
+    rows = max(1, _NUMBERS * len(x) // max(1, x.numel())) if x.dim() else 1
+    parts = x.split(rows) if x.dim() else (x,)
+    return all(bool(torch.isfinite(part).all()) for part in parts)
+
+
+def check_bound_set(x: Tensor, y: Tensor, task: Task) -> None:
+    """Raise ValueError unless x and y are tensors of valid examples; a data loader is refused."""
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise ValueError(
+            "the bound set must be two tensors that hold every example once and unchanged (a data "
+            "loader may augment or repeat examples), "
+            f"got {type(x).__name__} and {type(y).__name__}"
+        )
+    check_examples(x, y, task)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes.data import Dataset, DataSource
-from pacbayes.data.tables import Tables
+from pacbayes.data.source import Tables
 from pacbayes.defaults import for_module, for_table
 from pacbayes.folders.blueprint import Named, chosen
 from pacbayes.folders.features import featured

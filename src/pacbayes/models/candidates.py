@@ -22,8 +22,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pacbayes.data.foreign import ask
+from pacbayes.data.preprocessing import TableEncoder
 from pacbayes.defaults import linear_weight
-from pacbayes.models.encoder import TableEncoder
 
 __all__ = [
     "MEAN",

@@ -20,8 +20,8 @@ from sklearn.utils.validation import _check_y, check_is_fitted, column_or_1d, va
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import CertificateWarning
+from pacbayes.data.dataset import classes_of
 from pacbayes.data.foreign import apart
-from pacbayes.data.labels import classes_of
 from pacbayes.data.later import are_dicts
 from pacbayes.data.sample import NoSampleError
 from pacbayes.losses.bounded import loss_of

@@ -16,7 +16,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import CertificateWarning
 from pacbayes.data.foreign import give
-from pacbayes.data.pipelines import refuse_fitted_state
+from pacbayes.data.preprocessing import refuse_fitted_state
 from pacbayes.losses.bounded import Loss
 from pacbayes.models.splitting import Split
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from pacbayes.data.blocks import blocks_of
+from pacbayes.data.dataset import blocks_of
 from pacbayes.data.sample import NEAR, NoSampleError, check_sample, near_copies, refuse_repeats
 from pacbayes.data.values import columns_of, is_framed, is_missing, numbers_of
 from pacbayes.models.splitting import Split

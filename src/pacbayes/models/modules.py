@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes.data.references import attributes_of, references
+from pacbayes.data.foreign import attributes_of, references
 from pacbayes.data.sample import NoSampleError
 
 __all__ = ["Modules"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pacbayes.data.pipelines import fitted_before, is_searched, refuse_hidden_callers
+from pacbayes.data.preprocessing import fitted_before, is_searched, refuse_hidden_callers
 from pacbayes.data.sample import FittedError, NoSampleError
 
 __all__ = ["check_origin"]

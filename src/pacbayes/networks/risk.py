@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pacbayes.data.checks import check_examples
+from pacbayes.data.tasks import check_examples
 from pacbayes.devices import wide
 from pacbayes.networks.bodies import Freshness
 from pacbayes.networks.exact import exact_aggregate

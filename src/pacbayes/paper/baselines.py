@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.bounds import catoni_c
-from pacbayes.data.checks import check_examples
-from pacbayes.data.tasks import Binary, linear
+from pacbayes.data.tasks import Binary, check_examples, linear
 from pacbayes.engine.interface import Activation, Estimator
 from pacbayes.engine.library import Engine, unfit
 from pacbayes.networks.draws import Draw, estimate

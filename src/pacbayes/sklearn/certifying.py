@@ -18,8 +18,12 @@ from pacbayes.certificates.certify import certify
 from pacbayes.certificates.explanation import CertificateWarning, above_constant
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.choices import Predictor
-from pacbayes.data.pipelines import fitted_before, is_searched, refuse_hidden_callers
-from pacbayes.data.preprocessing import transformed
+from pacbayes.data.preprocessing import (
+    fitted_before,
+    is_searched,
+    refuse_hidden_callers,
+    transformed,
+)
 from pacbayes.data.sample import FittedError, NoSampleError, check_split
 from pacbayes.sklearn.images import own_code
 

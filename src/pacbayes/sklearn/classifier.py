@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pacbayes import defaults
 from pacbayes.choices import Activation, Engine, Predictor
-from pacbayes.data.labels import classes_of
+from pacbayes.data.dataset import classes_of
 from pacbayes.data.preprocessing import fitted, in_numbers, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.engine.evaluation import sampler

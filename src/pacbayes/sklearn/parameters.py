@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from pacbayes import defaults
-from pacbayes.data.pipelines import refuse_fitted_state
+from pacbayes.data.preprocessing import refuse_fitted_state
 from pacbayes.settings import Settings
 
 __all__ = ["PredictorName", "check_parameters", "forget", "settings_of"]

@@ -17,9 +17,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from pacbayes.choices import Augmentation, Precision
 from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
-from pacbayes.data.checks import check_examples
 from pacbayes.data.foreign import ask, give
-from pacbayes.data.tasks import Task, task_of
+from pacbayes.data.tasks import Task, check_examples, task_of
 from pacbayes.devices import CPU, check_together
 from pacbayes.files import load_tensors, save_tensors
 from pacbayes.networks.folding import fold_batch_norm

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pacbayes.bounds import catoni
-from pacbayes.data.checks import check_examples
+from pacbayes.data.tasks import check_examples
 from pacbayes.devices import CPU, check_together, wide
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks.draws import Draw, estimate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile
@@ -15,6 +16,8 @@ __all__ = ["TRUSTED", "ForbiddenTypeError", "as_bytes", "from_bytes", "unknown_t
 # Beside what skops trusts by itself: estimators of scikit-learn, numbers, arrays, containers.
 TRUSTED = (
     "numpy.dtype",
+    "pacbayes.certified.encoder.TableEncoder",  # as folders of 1.0 name it
+    "pacbayes.data.preprocessing.TableEncoder",
     "pacbayes.models.encoder.TableEncoder",
     "pacbayes.sklearn.classifier.PACBayesClassifier",  # its parameters; networks are arrays
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # checked when loaded
@@ -68,7 +71,9 @@ def from_bytes(content: bytes, trusted: Sequence[str] = (), where: str = "the fi
                 f"{where} holds {', '.join(refused)}, which is not trusted; if you know what it "
                 f"does, load it with load(folder, trusted={refused!r})"
             )
-        state = skops.io.loads(content, trusted=[*TRUSTED, *trusted])
+        with warnings.catch_warnings():  # older folders name types by the modules of then
+            warnings.filterwarnings("ignore", "pacbayes", DeprecationWarning)
+            state = skops.io.loads(content, trusted=[*TRUSTED, *trusted])
     except ForbiddenTypeError:
         raise
     except (
