@@ -40,7 +40,7 @@ OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/folders/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
 READING = "tests/certificates/test_reading.py"
-CERTIFIED = "tests/models tests/losses -k not(has_nothing)"
+CERTIFIED = "tests/models tests/losses tests/certificates/test_reading.py -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/verify/test_classifiers.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
 WAYS = "tests/test_ways_in.py"
@@ -325,7 +325,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "certificates/certify.py",
         'hashlib.sha256(key + b"pilot").digest()',
         "key",
-        "tests/certificates/test_drawing.py",
+        "tests/certificates/test_certificate.py",
     ),
     ("networks/stochastic.py", "    network.set_prior_seed(seed)\n", "", STOCHASTIC),
     ("networks/stochastic.py", " or part.running_mean is None", "", STOCHASTIC),
@@ -753,7 +753,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "remarks += (lambda *_, **__: [])(",
         FORGED,
     ),
-    ("sklearn/images.py", 'update={"seed": 0}', "update={}", CARELESS),
+    ("sklearn/parameters.py", 'update={"seed": 0}', "update={}", CARELESS),
     ("verify/enclosures.py", "t.delta) <= t.delta", "t.delta) <= 2 * t.delta", VERIFY),
     ("verify/risks.py", "arb(0), spent(c.ledger, c.part))", "arb(0), arb(0.05))", VERIFY),
     ("certificates/kept.py", "Fraction(9, 10)", "Fraction(1)", DRAWN),
@@ -786,17 +786,17 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "zip(answers.tolist(), y.tolist()",
         CERTIFIED,
     ),
-    ("models/votes.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
-    ("models/votes.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
-    ("models/votes.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
+    ("models/candidates.py", "len(sizes) * sizes[index]), len(sizes)", "count), count", CERTIFIED),
+    ("models/candidates.py", "rho @ together @ rho", "(rho @ alone) ** 2", CERTIFIED),
+    ("models/candidates.py", "rel_entr(rho, pi).sum()", "0.0", CERTIFIED),
     (
-        "models/contest.py",
+        "models/choosing.py",
         "contest.part(contest.split.own)\n    for",
         "contest.part(np.arange(len(contest.y)))\n    for",
         CERTIFIED,
     ),
-    ("models/origin.py", "if is_searched(estimator)", "if False", CERTIFIED),
-    ("models/origin.py", "    refuse_hidden_callers(estimator)\n", "", CERTIFIED),
+    ("models/asking.py", "if is_searched(estimator)", "if False", CERTIFIED),
+    ("models/asking.py", "    refuse_hidden_callers(estimator)\n", "", CERTIFIED),
     ("models/claims.py", "    if not several:\n", "    if True:\n", CERTIFIED),
     ("models/copies.py", "((rare, False), ", "(", CERTIFIED),
     ("models/copies.py", ", True)):", ", True))[:1]:", CERTIFIED),
@@ -806,7 +806,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "certificates/explanation.py",
         "if bound <= error",
         "if True",
-        "tests/certificates/test_remarks.py",
+        "tests/certificates/test_explanation.py",
     ),
     ("defaults.py", "math.ceil(LEAST_STEPS / steps)", "0", "tests/test_defaults.py"),
     ("defaults.py", ", 1 - LEAST_BOUND_SET / n)", ", 1)", "tests/test_defaults.py"),
@@ -982,7 +982,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "copied.iloc[:, i]",
         "tests/data/test_foreign.py",
     ),
-    ("models/contest.py", "give(model.fit, X, y)", "model.fit(X, y)", FOREIGN),
+    ("models/choosing.py", "give(model.fit, X, y)", "model.fit(X, y)", FOREIGN),
     ("models/candidates.py", "else ask(asked, X)", "else asked(X)", FOREIGN),
     (
         "models/predictor.py",
@@ -1016,14 +1016,14 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         FOREIGN,
     ),
     (
-        "models/modules.py",
+        "models/asking.py",
         "_LEVELS, _ITEMS, _OBJECTS = 6,",
         "_LEVELS, _ITEMS, _OBJECTS = 2,",
         FOREIGN,
     ),
-    ("models/modules.py", "yield from attributes_of(value)", "pass", FOREIGN),
-    ("models/modules.py", "yield from type(value).__mro__", "pass", FOREIGN),
-    ("models/modules.py", "*part.named_buffers(recurse=False)", "", FOREIGN),
+    ("models/asking.py", "yield from attributes_of(value)", "pass", FOREIGN),
+    ("models/asking.py", "yield from type(value).__mro__", "pass", FOREIGN),
+    ("models/asking.py", "*part.named_buffers(recurse=False)", "", FOREIGN),
     ("data/foreign.py", "yield from (function.__kwdefaults__ or {}).values()", "pass", FOREIGN),
     ("data/foreign.py", "yield from _globals_named(inner)", "pass", FOREIGN),
     (
@@ -1100,7 +1100,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/layout.py", "if found.get(name) != kind:", "if False:", WAYS),
     ("models/classifier.py", "X if layout is None else layout.rows(X)", "X", WAYS),
     ("models/classifier.py", "layout.from_file or are_dicts(X)", "are_dicts(X)", WAYS),
-    ("sklearn/examples.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
+    ("sklearn/parameters.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
     ("folders/run.py", 'removesuffix("-mean") != bound', 'removesuffix("-mean") is None', REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),
     (

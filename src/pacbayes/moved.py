@@ -41,12 +41,20 @@ MOVED = {
     "export.rows": "export.comparison",
     "export.surface": "export.graphs",
     "models.certificate": "certificates.certificate",
+    "models.contest": "models.choosing",
     "models.encoder": "data.preprocessing",
+    "models.evidence": "models.claims",
     "models.losses": "losses.bounded",
+    "models.modules": "models.asking",
+    "models.origin": "models.asking",
+    "models.votes": "models.candidates",
     "paper.archive": "paper.store",
     "paper.executors": "paper.sweep",
     "paper.variances": "paper.figures",
     "runs": "folders",
+    "sklearn.examples": "sklearn.parameters",
+    "sklearn.images": "sklearn.parameters",
+    "sklearn.temperature": "sklearn.learning",
 }
 
 

@@ -3,16 +3,25 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from pacbayes import Settings, build_network, certify, train
-from pacbayes.certificates.explanation import beside, layer_of, sentence, steps
+from pacbayes.certificates.explanation import (
+    above_constant,
+    beside,
+    largest_class,
+    layer_of,
+    sentence,
+    steps,
+)
 from pacbayes.data import DataSource
 from pacbayes.folders.prediction import TestErrors as Errors
 from pacbayes.folders.record import DataRecord, RunRecord
 
 ERRORS = Errors(randomised=0.05, vote=0.03, votes=100, n=10, drawn=0.04)
+LABELS = np.array(["no"] * 94 + ["yes"] * 6)
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +82,23 @@ def test_layers_are_counted_from_one():
     assert layer_of("body.layers.0.weight") == "layer 1"
     assert layer_of("body.layers.11.bias") == "layer 12"
     assert layer_of("layer.weight") == "the last layer"
+
+
+def test_the_largest_class_errs_on_all_others():
+    assert largest_class(LABELS) == ("no", pytest.approx(0.06))
+    assert largest_class([2, 1, 1, 3]) == (1, 0.5)
+
+
+def test_every_group_counts_the_same():
+    groups = np.array([0] * 94 + [1, 2, 3] * 2)  # one group of no, three of yes
+    assert largest_class(LABELS, groups) == ("yes", pytest.approx(0.25))
+
+
+def test_a_bound_above_the_constant_answer_is_remarked_on():
+    assert above_constant(0.0964, LABELS) == (
+        "The certificate of 9.64 % is above the 6.00 % error of always answering 'no', the largest "
+        "class: certify the error on each class (--per-class, per_class=), weight the classes, or "
+        "give more data."
+    )
+    assert above_constant(0.05, LABELS) is None
+    assert above_constant(largest_class(LABELS)[1], LABELS) is None

@@ -293,9 +293,18 @@ def issue(
 
 
 def certify_losses(
-    losses: Array, ledger: Ledger, part: str, *, binary: bool, scale: float = 1.0, **said: Any
+    losses: Array,
+    ledger: Ledger,
+    part: str,
+    *,
+    binary: bool = True,
+    scale: float = 1.0,
+    theorem: str | None = None,
+    risk_upper: float | None = None,
+    kl: float = 0.0,
+    **said: Any,
 ) -> Certificate:
-    """Bound the mean loss of a predictor that was fixed before these losses were seen.
+    """Bound the mean of counted losses, by default those of a predictor that was fixed before.
 
     If losses are 0 or 1, their number is binomial, and its exact tail gives the bound (Clopper &
     Pearson 1934). Otherwise the bound is kl⁻¹(mean, ln(1/δ)/n) (Hoeffding 1963, Theorem 1).
@@ -305,6 +314,7 @@ def certify_losses(
         part: the part of the ledger that the bound spends.
         binary: whether losses are 0 or 1 for every possible prediction.
         scale: what a loss of 1 stands for.
+        theorem, risk_upper, kl: another theorem, what it takes for the risk, and KL(ρ|π).
         said: predictor, noun, subset, assumptions and provenance, as for `issue`.
     """
     n, total = len(losses), math.fsum(losses)
@@ -312,10 +322,13 @@ def certify_losses(
     evidence = Evidence(
         n=n,
         risk=amount / n if n else math.nan,
-        risk_upper=mean_upper(total, n, binary=binary),
+        risk_upper=mean_upper(total, n, binary=binary) if risk_upper is None else risk_upper,
         losses=amount,
         scale=scale,
+        kl=kl,
     )
+    if theorem is not None:
+        return issue(theorem, evidence, ledger, part, kl=upward(kl), **said)
     return issue("held-out" if binary else "held-out-mean", evidence, ledger, part, **said)
 
 

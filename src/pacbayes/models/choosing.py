@@ -4,37 +4,144 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
+from sklearn.utils import _safe_indexing
 
-from pacbayes.certificates.explanation import remarked
-from pacbayes.data.foreign import ask
-from pacbayes.losses.bounded import of_units
-from pacbayes.models.candidates import MEAN, answer, mean_of, probabilities, shares
+from pacbayes.certificates.assumptions import Assumptions
+from pacbayes.certificates.certificate import Certificate
+from pacbayes.certificates.explanation import CertificateWarning, remarked
+from pacbayes.data.foreign import ask, give
+from pacbayes.data.layout import Layout
+from pacbayes.data.preprocessing import refuse_fitted_state
+from pacbayes.losses.bounded import Loss, of_units
+from pacbayes.models.candidates import (
+    MEAN,
+    WeightedVote,
+    answer,
+    best_vote,
+    mean_of,
+    probabilities,
+    shares,
+)
 from pacbayes.models.claims import (
     ANSWERED,
     OVERALL,
     UNANSWERED,
     VOTES,
     BoundSet,
+    Counted,
     class_claim,
+    places,
     share_out,
 )
-from pacbayes.models.contest import Chosen, Contest, fit_candidates
 from pacbayes.models.predictor import labels_of
-from pacbayes.models.votes import WeightedVote, best_vote
+from pacbayes.models.splitting import Split
+from pacbayes.models.tables import features_sha256
 
-__all__ = ["Choice", "choose", "threshold_for"]
+__all__ = [
+    "Choice",
+    "Chosen",
+    "Contest",
+    "choose",
+    "evidence_of",
+    "fit_candidates",
+    "threshold_for",
+]
 
 Array = NDArray[Any]
 Choice = Literal["bound", "cross-validation", "vote"]
 _FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Examples, their split, and the candidates.
+
+    Attributes:
+        candidates: not yet fitted, by name.
+        settings: parameters of the classifier.
+        weights: of candidates in their mean, by name; 1 where there is none.
+        quiet: warnings of candidates that are of no interest, such as their own certificates.
+    """
+
+    X: Any
+    y: Array
+    groups: Array | None
+    classes: Array
+    split: Split
+    candidates: dict[str, Any]
+    loss: Loss
+    settings: Mapping[str, Any]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    quiet: tuple[type[Warning], ...] = (CertificateWarning,)
+
+    @property
+    def assumed(self) -> Assumptions:
+        """What certificates take on trust."""
+        return Assumptions(
+            repeats=self.settings["repeats"],
+            deduplicated=self.settings["deduplicate"],
+            split_seed=self.split.seed,
+            group=None if self.groups is None else "",
+            covers="candidates",
+        )
+
+    def part(self, indices: Array) -> tuple[Any, Array, Array | None]:
+        """Return examples, labels and groups at these indices."""
+        groups = None if self.groups is None else self.groups[indices]
+        return _safe_indexing(self.X, indices), self.y[indices], groups
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The chosen classifier, fitted, with its certificates.
+
+    Attributes:
+        predicted: what every candidate answers on the bound set, by name.
+        shares, claims: how δ was shared among candidates and their claims.
+        answers: which examples of the bound set are answered, if some may not be.
+    """
+
+    name: str
+    estimator: Any
+    fitted: dict[str, Any]
+    certificate: Certificate
+    certificates: dict[str, Certificate]
+    predicted: dict[str, Array]
+    shares: dict[str, float]
+    claims: tuple[str, ...]
+    weights: dict[str, float] = field(default_factory=dict)
+    of_classes: dict[Any, Certificate] = field(default_factory=dict)
+    threshold: float = 0.0
+    answers: Array | None = None
+    answered: Certificate | None = None
+    unanswered: Certificate | None = None
+
+
+def fit_candidates(contest: Contest, candidates: Mapping[str, Any]) -> dict[str, Any]:
+    """Fit clones of the candidates, each to a copy of the examples outside the bound set."""
+    X, y, _ = contest.part(contest.split.own)
+    for name, candidate in candidates.items():
+        refuse_fitted_state(candidate, name)
+    jobs = [
+        delayed(_fit)(clone(candidate), X, y, contest.quiet) for candidate in candidates.values()
+    ]
+    return dict(zip(candidates, Parallel(contest.settings["n_jobs"])(jobs), strict=True))
+
+
+def _fit(model: Any, X: Any, y: Array, quiet: tuple[type[Warning], ...]) -> Any:
+    with warnings.catch_warnings():
+        for category in quiet:
+            warnings.simplefilter("ignore", category)
+        return give(model.fit, X, y)
 
 
 def choose(contest: Contest) -> Chosen:
@@ -195,3 +302,27 @@ def _cross_validated(contest: Contest, name: str, method: str) -> Array:
             groups=groups,
         )
     return predictions
+
+
+def evidence_of(chosen: Chosen, contest: Contest) -> Counted:
+    """Return the evidence of a choice among candidates."""
+    groups = None if contest.groups is None else np.unique(contest.groups, return_inverse=True)[1]
+    weights = list(chosen.weights.values())
+    return Counted(
+        seed=contest.split.seed,
+        fraction=contest.settings["bound_fraction"],
+        rows=contest.split.bound,
+        labels=places(contest.y, contest.classes),
+        groups=groups,
+        predictions={name: places(p, contest.classes) for name, p in chosen.predicted.items()},
+        shares=chosen.shares,
+        claims=chosen.claims,
+        answers=chosen.answers,
+        weights=np.array(weights) if weights else None,
+        kept=np.union1d(contest.split.own, contest.split.bound)
+        if contest.settings["deduplicate"]
+        else None,
+        mean=dict(contest.weights),
+        x_sha256=features_sha256(contest.X),
+        layout=Layout.of(contest.X),
+    )

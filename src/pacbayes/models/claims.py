@@ -1,9 +1,8 @@
-"""What is claimed of each candidate on the bound set, and how δ is shared among the claims."""
+"""What is claimed of candidates, how the claims share δ, and what they are counted from."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.bounds.domain import upward
 from pacbayes.bounds.ledger import Ledger
 from pacbayes.certificates.assumptions import Assumptions
-from pacbayes.certificates.certificate import Certificate, Evidence, certify_losses, issue
+from pacbayes.certificates.certificate import Certificate, certify_losses
+from pacbayes.data.layout import Layout
 from pacbayes.losses.bounded import Loss, of_units
-from pacbayes.models.splitting import Split
-from pacbayes.models.votes import vote_of
+from pacbayes.models.candidates import vote_of
+from pacbayes.models.splitting import Fraction, Split
 
-__all__ = ["ANSWERED", "OVERALL", "UNANSWERED", "VOTES", "BoundSet", "class_claim", "share_out"]
+__all__ = [
+    "ANSWERED",
+    "OVERALL",
+    "UNANSWERED",
+    "VOTES",
+    "BoundSet",
+    "Counted",
+    "Evidence",
+    "class_claim",
+    "places",
+    "share_out",
+]
 
 Array = NDArray[Any]
 OVERALL, ANSWERED, UNANSWERED = "all", "answered", "unanswered"
@@ -113,22 +123,14 @@ class BoundSet:
         """
         losses, issued = of_units(self._errors(labels), self.groups), {}
         for theorem in VOTES:
-            delta = self.ledger[theorem]
-            vote = vote_of(wrong, self.groups, prior, delta, theorem)(weights)
-            total = math.fsum(losses)
-            evidence = Evidence(
-                n=len(losses),
-                risk=total / len(losses),
-                risk_upper=vote.risk,
-                losses=total,
-                kl=vote.kl,
-            )
-            issued[theorem] = issue(
-                theorem,
-                evidence,
+            vote = vote_of(wrong, self.groups, prior, self.ledger[theorem], theorem)(weights)
+            issued[theorem] = certify_losses(
+                losses,
                 self.ledger,
                 theorem,
-                kl=upward(vote.kl),
+                theorem=theorem,
+                risk_upper=vote.risk,
+                kl=vote.kl,
                 predictor=f"weighted vote of {len(wrong)} candidates",
                 assumptions=self.assumed,
                 provenance=self.provenance,
@@ -163,3 +165,59 @@ class BoundSet:
     def provenance(self) -> dict[str, Any]:
         """The seed of the split, and the hash of the bound set."""
         return {"seed": self.split.seed, "bound_set_sha256": self.split.sha256}
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Labels, groups and predictions, from which anyone can count the losses again.
+
+    Attributes:
+        seed, fraction: from which the split is drawn; `auto` is the default fraction.
+        rows: indices of the bound set, sorted.
+        labels: index of each example's class, (n,), of all examples.
+        groups: index of each example's group, (n,), of all examples; None without groups.
+        predictions: the class that each candidate predicts on the bound set, by name; −1 for an
+            answer that is no class.
+        shares: each candidate's share of δ, by name.
+        claims: names of the claims about each candidate, which divide its share equally.
+        answers: whether each example of the bound set is answered; None without abstention.
+        weights: of a vote, one for each candidate; None if there is no vote.
+        kept: indices of the examples that were split, sorted, if copies were removed; else None.
+        mean: weights of candidates in their mean; 1 where there is none.
+        x_sha256: hash of the features of all examples.
+        layout: columns of the table, if the features are one.
+    """
+
+    seed: int
+    fraction: Fraction
+    rows: Array
+    labels: Array
+    groups: Array | None
+    predictions: dict[str, Array]
+    shares: dict[str, float]
+    claims: tuple[str, ...]
+    answers: Array | None
+    weights: Array | None
+    kept: Array | None
+    mean: dict[str, float]
+    x_sha256: str
+    layout: Layout | None
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the arrays by name, as a file holds them."""
+        optional = {name: getattr(self, name) for name in ("groups", "answers", "weights", "kept")}
+        return {
+            "rows": self.rows.astype(np.int64),
+            "labels": self.labels.astype(np.int64),
+            "predictions": np.stack(list(self.predictions.values())).astype(np.int64),
+            **{name: array for name, array in optional.items() if array is not None},
+        }
+
+
+Evidence = Counted  # its former name
+
+
+def places(labels: Array, classes: Array) -> Array:
+    """Return the index of each label among the classes, −1 for those that are no class."""
+    index = {label: i for i, label in enumerate(classes.tolist())}
+    return np.array([index.get(label, -1) for label in labels.tolist()], np.int64)

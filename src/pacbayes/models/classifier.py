@@ -25,13 +25,10 @@ from pacbayes.data.foreign import apart
 from pacbayes.data.later import are_dicts
 from pacbayes.data.sample import NoSampleError
 from pacbayes.losses.bounded import loss_of
-from pacbayes.models.asking import check_answers
+from pacbayes.models.asking import check_answers, check_origin
 from pacbayes.models.candidates import answer, mean_weights, named, probabilities
-from pacbayes.models.choosing import Choice, choose
-from pacbayes.models.contest import Chosen, Contest
+from pacbayes.models.choosing import Choice, Chosen, Contest, choose, evidence_of
 from pacbayes.models.copies import check_examples, first_of_each
-from pacbayes.models.evidence import evidence_of
-from pacbayes.models.origin import check_origin
 from pacbayes.models.splitting import Fraction, split_off
 from pacbayes.sklearn.parameters import forget
 

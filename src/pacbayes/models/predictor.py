@@ -14,9 +14,8 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, certify_losses
 from pacbayes.data.foreign import apart, ask
 from pacbayes.losses.bounded import loss_of, of_units
-from pacbayes.models.asking import check_batches, check_in_place
+from pacbayes.models.asking import Modules, check_batches, check_in_place
 from pacbayes.models.copies import check_copies
-from pacbayes.models.modules import Modules
 
 __all__ = ["certify_predictor", "labels_of"]
 

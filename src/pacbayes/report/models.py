@@ -15,8 +15,7 @@ from pacbayes.certificates.explanation import Beside, Step, percent
 from pacbayes.files import DamagedFileError, load_json
 from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.models.candidates import MEAN
-from pacbayes.models.claims import OVERALL, part_of
-from pacbayes.models.evidence import Evidence
+from pacbayes.models.claims import OVERALL, Evidence, part_of
 from pacbayes.models.saved.folder import read_evidence
 from pacbayes.models.saved.record import (
     CERTIFICATE,

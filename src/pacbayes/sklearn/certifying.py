@@ -25,7 +25,7 @@ from pacbayes.data.preprocessing import (
     transformed,
 )
 from pacbayes.data.sample import FittedError, NoSampleError, check_split
-from pacbayes.sklearn.images import own_code
+from pacbayes.sklearn.parameters import own_code
 
 __all__ = ["certificate_or_warning", "kept_if_steady"]
 

@@ -28,12 +28,19 @@ from pacbayes.networks.weights import draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.carrying import carried, restored
 from pacbayes.sklearn.certifying import certificate_or_warning, kept_if_steady
-from pacbayes.sklearn.examples import examples_of
-from pacbayes.sklearn.images import blueprint_of, choice_of, flat, shape_of
-from pacbayes.sklearn.learning import learn_prior, train_posterior
-from pacbayes.sklearn.parameters import PredictorName, check_parameters, forget, settings_of
+from pacbayes.sklearn.learning import learn_prior, likeliest_temperature, train_posterior
+from pacbayes.sklearn.parameters import (
+    PredictorName,
+    blueprint_of,
+    check_parameters,
+    choice_of,
+    examples_of,
+    flat,
+    forget,
+    settings_of,
+    shape_of,
+)
 from pacbayes.sklearn.saving import save_estimator
-from pacbayes.sklearn.temperature import likeliest_temperature
 from pacbayes.training.priors import split
 
 __all__ = ["PACBayesClassifier"]

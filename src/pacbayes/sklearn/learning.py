@@ -1,9 +1,14 @@
-"""Train a classifier's network: the prior on its own examples, then the posterior."""
+"""Train a classifier's network: the prior, the posterior, and a temperature for probabilities."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from torch import Tensor
 
 from pacbayes.folders.blueprint import Blueprint
@@ -12,7 +17,9 @@ from pacbayes.settings import Settings
 from pacbayes.training.loop import Loop
 from pacbayes.training.trainer import Trainer
 
-__all__ = ["learn_prior", "train_posterior"]
+__all__ = ["learn_prior", "likeliest_temperature", "train_posterior"]
+
+Array = NDArray[Any]
 
 
 def learn_prior(x: Tensor, y: Tensor, blueprint: Blueprint, *, verbose: bool) -> Network:
@@ -43,3 +50,20 @@ def _follow(trainer: Loop, what: str, verbose: bool) -> None:
                 print(f"{line}, bound {e.bound:.4f}", file=sys.stderr)
     except KeyboardInterrupt:
         print(f"interrupted: keeping the {what} as it is", file=sys.stderr)
+
+
+def likeliest_temperature(z: Array, index: Array) -> float:
+    """Return the temperature at which scores fit the examples best (Guo et al. 2017).
+
+    Args:
+        z: scores, (n,) of the second of two classes or (n, k).
+        index: the class of each example, (n,).
+    """
+    wide = np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
+    size = float(np.abs(wide).mean()) or 1.0
+
+    def surprise(log_t: float) -> float:
+        log_p = log_softmax(wide / (size * np.exp(log_t)), axis=1)
+        return -float(np.take_along_axis(log_p, index[:, None], 1).mean())
+
+    return size * float(np.exp(minimize_scalar(surprise, bounds=(-4, 4), method="bounded").x))

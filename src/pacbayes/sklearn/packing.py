@@ -12,7 +12,7 @@ from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import Standardiser
 from pacbayes.folders.blueprint import Blueprint
 from pacbayes.settings import Settings
-from pacbayes.sklearn.examples import Input
+from pacbayes.sklearn.parameters import Input
 from pacbayes.training.loop import Evaluation
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import prior_weights
 from pacbayes.settings import Settings
-from pacbayes.sklearn.examples import Input
-from pacbayes.sklearn.images import flat
+from pacbayes.sklearn.parameters import Input, flat
 from pacbayes.training.checkpoints import read_history
 
 if TYPE_CHECKING:

@@ -30,9 +30,16 @@ from pacbayes.files import (
     write_atomically,
 )
 from pacbayes.folders.versions import versions
-from pacbayes.models.candidates import MEAN, mean_of
-from pacbayes.models.claims import ANSWERED, OVERALL, UNANSWERED, VOTES, class_claim, part_of
-from pacbayes.models.evidence import Evidence
+from pacbayes.models.candidates import MEAN, WeightedVote, mean_of
+from pacbayes.models.claims import (
+    ANSWERED,
+    OVERALL,
+    UNANSWERED,
+    VOTES,
+    Evidence,
+    class_claim,
+    part_of,
+)
 from pacbayes.models.saved.data_file import check_same, table_bytes
 from pacbayes.models.saved.networks import as_plain, from_plain
 from pacbayes.models.saved.record import (
@@ -47,7 +54,6 @@ from pacbayes.models.saved.record import (
     read_record,
 )
 from pacbayes.models.saved.storing import as_bytes, from_bytes, unknown_types
-from pacbayes.models.votes import WeightedVote
 
 if TYPE_CHECKING:
     from pacbayes.models.classifier import CertifiedClassifier

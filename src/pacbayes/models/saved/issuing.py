@@ -13,15 +13,16 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import remarked
 from pacbayes.files import DamagedFileError
 from pacbayes.losses.bounded import loss_of
+from pacbayes.models.candidates import WeightedVote
 from pacbayes.models.claims import (
     ANSWERED,
     OVERALL,
     UNANSWERED,
     VOTES,
     BoundSet,
+    Evidence,
     share_out,
 )
-from pacbayes.models.evidence import Evidence
 from pacbayes.models.saved.folder import issue, read_evidence
 from pacbayes.models.saved.record import (
     CERTIFICATE,
@@ -31,7 +32,6 @@ from pacbayes.models.saved.record import (
     read_record,
 )
 from pacbayes.models.splitting import Split
-from pacbayes.models.votes import WeightedVote
 from pacbayes.verify.classifiers import check_evidence
 
 __all__ = ["issue_again"]

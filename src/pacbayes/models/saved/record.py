@@ -12,8 +12,8 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, read_classifier
 from pacbayes.data.layout import Layout
 from pacbayes.files import DamagedFileError, load_versioned
-from pacbayes.models.evidence import Evidence
-from pacbayes.models.votes import vote_of
+from pacbayes.models.candidates import vote_of
+from pacbayes.models.claims import Evidence
 
 __all__ = ["FOLDER_FILES", "KIND", "ClassifierRecord", "read_certificates", "read_record"]
 

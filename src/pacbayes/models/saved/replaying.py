@@ -16,8 +16,8 @@ from pacbayes.data.layout import Layout
 from pacbayes.data.sample import NoSampleError
 from pacbayes.models.asking import check_answers
 from pacbayes.models.candidates import answer
+from pacbayes.models.claims import places
 from pacbayes.models.copies import check_examples, first_of_each
-from pacbayes.models.evidence import places
 from pacbayes.models.saved.data_file import load_copy
 from pacbayes.models.saved.folder import load_classifier
 from pacbayes.models.saved.record import EVIDENCE, RUN, ClassifierRecord, read_record

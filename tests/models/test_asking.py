@@ -12,8 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pacbayes import CertifiedClassifier
 from pacbayes.data.sample import NoSampleError
-from pacbayes.models.asking import check_batches
-from pacbayes.models.origin import check_origin
+from pacbayes.models.asking import check_batches, check_origin
 
 pytestmark = pytest.mark.filterwarnings("ignore:no certificate")
 NUMBERS = np.random.default_rng(0).random((200, 2))

@@ -1,4 +1,4 @@
-"""The threshold is the least confidence that keeps the error of the answers down."""
+"""The threshold of confidence is chosen from examples outside the bound set."""
 
 import numpy as np
 import pytest
