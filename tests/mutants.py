@@ -928,7 +928,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("paper/store.py", "(found.st_mtime_ns, found.st_size, found.st_ino)", "(0,)", ARCHIVE),
     ("paper/store.py", "own and run.settled and", "own and", ARCHIVE),
     ("report/models.py", "at(c.delta * share), own", "at(c.delta), own", "tests/report"),
-    ("report/models.py", "np.argmin(means)", "np.argmax(means)", "tests/report"),
+    ("report/answers.py", "np.argmin(means)", "np.argmax(means)", "tests/report"),
     ("report/contents.py", "there.relative_to(here) if", "there if", "tests/report"),
     ("report/networks.py", "checked.sort(", "sorted(checked, ", "tests/report"),
     # no inverse is trusted

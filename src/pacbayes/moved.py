@@ -40,6 +40,7 @@ MOVED = {
     "export.ports": "export.predictors",
     "export.rows": "export.comparison",
     "export.surface": "export.graphs",
+    "report.commands": "report.networks",
     "models.certificate": "certificates.certificate",
     "models.contest": "models.choosing",
     "models.encoder": "data.preprocessing",

@@ -11,7 +11,7 @@ from pacbayes import cli
 from pacbayes.certificates.certificate import read_certificate
 from pacbayes.folders.folder import open_run
 from pacbayes.report import collect
-from pacbayes.report.commands import certify_command, train_command
+from pacbayes.report.networks import certify_command, train_command
 
 pytestmark = pytest.mark.usefixtures("above")
 OPTIONS = [
@@ -59,7 +59,7 @@ def test_the_train_command_reproduces_the_run(options, source, call, tmp_path):
 
 
 def test_default_options_are_omitted(contents):
-    options = [word for word in shlex.split(contents.commands[0].lines[0]) if word.startswith("--")]
+    options = [word for word in shlex.split(contents.again.lines[0]) if word.startswith("--")]
     assert options == [
         *("--dataset", "--test-data", "--protocol", "--activation", "--widths", "--epochs"),
         *("--batch-size", "--evaluate-every", "--threads", "--out"),
@@ -69,7 +69,7 @@ def test_default_options_are_omitted(contents):
 def test_the_certify_commands_reproduce_the_certificates(copied, call):
     contents = collect(copied.folder)
     files = [c.file for c in contents.certificates]
-    _, *commands = contents.commands[0].lines
+    _, *commands = contents.again.lines
     assert len(files) == len(commands) == 3
     before = {file: json.loads((copied.folder / file).read_text()) for file in files}
     for file in files:
@@ -86,7 +86,7 @@ def test_options_of_certify_are_repeated(copied, call, options):
     path = copied.folder / "certificate.json"
     before = json.loads(path.read_text())
     command = certify_command(read_certificate(path), copied.record, copied.folder)
-    assert command in collect(copied.folder).commands[0].lines
+    assert command in collect(copied.folder).again.lines
     path.unlink()
     call(command)
     assert json.loads(path.read_text()) == before
@@ -99,4 +99,4 @@ def test_an_exact_certificate_is_reproduced_as_exact(source, call, tmp_path):
         f"--out {folder}"
     )
     call(f"pacbayes certify {folder} --exact")
-    assert "--exact" in collect(folder).commands[0].lines[1]
+    assert "--exact" in collect(folder).again.lines[1]

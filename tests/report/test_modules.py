@@ -13,7 +13,7 @@ from pacbayes.folders.folder import Run, open_run
 from pacbayes.networks.modules import Convolutions
 from pacbayes.report import collect
 from pacbayes.report import page as page_of
-from pacbayes.report.commands import certify_command, train_command
+from pacbayes.report.networks import certify_command, train_command
 
 SMALL = {"channels": (3,), "kernels": (3,), "strides": (1,)}
 CODE = """from torch import nn

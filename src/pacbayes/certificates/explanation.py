@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pacbayes.folders.record import RunRecord
 
 __all__ = [
+    "HELD_OUT",
     "Beside",
     "CertificateWarning",
     "Step",
@@ -35,6 +36,7 @@ __all__ = [
     "steps",
 ]
 
+HELD_OUT = "held-out bound for the same error on n unseen examples"
 _TIMES = {2.0: ", twice", 4.0: ", four times"}  # Markov's inequality
 
 
@@ -195,8 +197,7 @@ def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iter
     elif c.held_out is None:
         yield Beside("training risk of pairs", percent(c.risk))
     else:
-        held_out = "held-out bound for the same error on n unseen examples"
-        yield Beside(held_out, percent_up(c.held_out))
+        yield Beside(HELD_OUT, percent_up(c.held_out))
         printed = _printed(theirs, "train_linear")
         yield Beside("training risk (linear loss)", percent(c.risk), printed)
     if errors is not None:

@@ -13,7 +13,7 @@ from pacbayes.report.certificates import (
     columns_section,
     provenance_section,
 )
-from pacbayes.report.contents import Contents
+from pacbayes.report.contents import Contents, portable
 from pacbayes.report.markup import document
 from pacbayes.report.training import training_section, weights_section
 
@@ -89,4 +89,5 @@ def page(contents: Contents) -> str:
     """Return the page that shows these contents."""
     sections = [section(contents) for section in _SECTIONS]
     shown = [section for section in sections if section is not None]
-    return document(contents.title, "pacbayes report", contents.lead, shown)
+    lead = f"{portable(contents.folder)}: {contents.about}."
+    return document(contents.title, "pacbayes report", lead, shown)

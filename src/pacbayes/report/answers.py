@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacbayes.certificates.explanation import Beside, percent
+from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.report.charts import Series, line_chart
 from pacbayes.report.contents import Contents
 from pacbayes.report.markup import (
@@ -34,6 +36,7 @@ __all__ = [
     "coverage",
     "doubtful_section",
     "errors_section",
+    "guess",
     "image_of",
     "picture",
 ]
@@ -125,6 +128,7 @@ class Answers:
         margins = np.asarray(best[:, 1] - best[:, 0])
         ranking = np.argsort(-shares, 1, kind="stable")
         least = np.argsort(margins, kind="stable")[:_SHOWN]
+        least = least[best[least, 0] > 0]  # the others have one answer alone
         return replace(
             self,
             confidence=how,
@@ -190,6 +194,25 @@ def coverage(margins: Floats, wrong: Floats) -> tuple[Coverage, ...]:
         )
         for i in last
     )
+
+
+def guess(labels: Array, classes: Sequence[str], groups: Any = None, costs: Any = None) -> Beside:
+    """Return the yardstick: what a classifier loses that has learned nothing.
+
+    Args:
+        labels: indices of the classes.
+        groups: label of each example's group; every group then counts the same.
+        costs: of answers, if errors are not equal.
+    """
+    index = np.arange(len(classes))
+    loss = loss_of(index, costs)
+    losses = [loss(np.full(len(labels), i), labels) for i in index]
+    means = [loss.scale * float(of_units(each, groups).mean()) for each in losses]
+    best = int(np.argmin(means))
+    quantity = loss.noun if groups is None else f"mean {loss.noun} within a new group"
+    noun = "the largest class" if costs is None else "the best constant answer"
+    text = percent(means[best]) if costs is None else f"{means[best]:.4g}"
+    return Beside(f"{quantity} of always answering '{classes[best]}', {noun}", text)
 
 
 def doubtful_section(contents: Contents) -> Section | None:
@@ -287,7 +310,8 @@ def errors_section(contents: Contents) -> Section | None:
 
 def _abstaining(answers: Answers, key: str) -> Html:
     curve = answers.curve
-    rows = [_coverage_row(_nearest(curve, wanted)) for wanted in _FRACTIONS]
+    nearest = [min(curve, key=lambda c: abs(c.fraction - wanted)) for wanted in _FRACTIONS]
+    rows = [_coverage_row(c) for c in dict.fromkeys(nearest)]
     chart = line_chart(
         key,
         "Error by the fraction of examples that are answered",
@@ -312,10 +336,6 @@ def _coverage_row(c: Coverage) -> list[str]:
         f"{c.margin:.3f}",
         f"{100 * c.error:.2f} %",
     ]
-
-
-def _nearest(curve: tuple[Coverage, ...], fraction: float) -> Coverage:
-    return min(curve, key=lambda c: abs(c.fraction - fraction))
 
 
 def _confusion(answers: Answers) -> Html:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from pacbayes.bounds import confidence
 from pacbayes.certificates.explanation import Step, sentence
 from pacbayes.report.charts import Part, bars, stacked
-from pacbayes.report.contents import Commands, Contents, Shown, Table
+from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, Unit
 from pacbayes.report.markup import (
     Html,
     Section,
@@ -47,7 +52,8 @@ def certificates_section(contents: Contents) -> Section:
     found = contents.certificates
     if not found and not contents.claims:
         return Section("certificate", "Certificate", _none(contents))
-    articles = [*map(_article, found), *map(_claimed, contents.claims)]
+    articles = [_article(c, contents.unchecked) for c in found]
+    articles += map(_claimed, contents.claims)
     if len(found) > 1:
         articles.insert(0, element("p", _SEVERAL, class_="note"))
     title = "Certificate" if len(articles) == 1 else "Certificates"
@@ -60,7 +66,7 @@ def _none(contents: Contents) -> Html:
     return card(*words, *map(command_block, said.lines))
 
 
-def _article(c: Shown) -> Html:
+def _article(c: Shown, unchecked: str) -> Html:
     return element(
         "article",
         element("h3", c.title),
@@ -73,7 +79,7 @@ def _article(c: Shown) -> Html:
         ),
         _vacuous(c) if c.certificate.vacuous else Html(),
         *(element("p", remark, class_="fails") for remark in c.certificate.remarks),
-        _verdict(c),
+        _verdict(c, unchecked),
         element("p", sentence(c.certificate)),
         _chart(c),
         _parts_table(c),
@@ -89,14 +95,19 @@ def _vacuous(c: Shown) -> Html:
     return element("p", text, class_="fails")
 
 
-def _verdict(c: Shown) -> Html:
-    if failed := [finding.name for finding in c.findings if not finding.holds]:
-        text = f"✗ pacbayes verify: this certificate does NOT hold. Failed: {', '.join(failed)}."
-        return element("p", text, class_="verdict fails")
-    count = sum(not finding.word for finding in c.findings)
-    note = f"; {c.unchecked}" if c.unchecked else ""
-    text = f"✓ pacbayes verify: all {count} checks passed{note}."
-    return element("p", text, class_="verdict holds")
+def _verdict(c: Shown, unchecked: str) -> Html:
+    sign, text, class_ = _result_of(c.findings)
+    measured = any(finding.measures_risk for finding in c.findings)
+    note = "" if measured or class_ == "fails" else f"; without --full, {unchecked}"
+    return element("p", f"{sign} pacbayes verify: {text}{note}.", class_=f"verdict {class_}")
+
+
+def _result_of(findings: Iterable[Finding]) -> tuple[str, str, str]:
+    """Return the result of all checks: its sign, a few words, and the class of its colour."""
+    checks = [finding for finding in findings if not finding.word]
+    if failed := [finding.name for finding in checks if not finding.holds]:
+        return "✗", f"this certificate does NOT hold. Failed: {', '.join(failed)}", "fails"
+    return "✓", f"all {len(checks)} checks passed", "holds"
 
 
 def _shades(found: list[Step]) -> list[float]:
@@ -177,21 +188,34 @@ def _comparison(c: Shown) -> Html:
     return element("details", element("summary", caption), inner, open="")
 
 
+def _checks(c: Shown) -> Html:
+    """Return all findings; what is listed among the assumptions is not repeated."""
+    listed: Collection[str] = set(c.certificate.assumptions)
+    rows = [[f.name, _result(f), f.detail] for f in c.findings if f.detail not in listed]
+    caption = f"Checks of {c.file} by pacbayes verify"
+    return details(caption, ["check", "result", "detail"], rows, class_="plain")
+
+
 def _result(finding: Finding) -> str:
     if finding.word:
         return "assumed"
     return "passed" if finding.holds else "FAILED"
 
 
-def _checks(c: Shown) -> Html:
-    rows = [[f.name, _result(f), f.detail] for f in c.findings]
-    caption = f"Checks of {c.file} by pacbayes verify"
-    return details(caption, ["check", "result", "detail"], rows, class_="plain")
-
-
-def _claimed(claims: Table) -> Html:
-    title, note = element("h3", claims.caption), element("p", claims.note)
-    return element("article", title, note, _table(claims, hidden_caption=True))
+def _claimed(claims: Claims) -> Html:
+    """Return certificates that share δ, with their checks."""
+    rows = []
+    for c, findings in claims.certificates:
+        measured = Unit.of(c.scale).text(c.risk) if c.n else "–"
+        sign, text, class_ = _result_of(findings)
+        checks = element("span", f"{sign} {text}", class_=class_)
+        about = f"{c.quantity}, by {c.theorem}"
+        rows.append([about, c.shown, measured, f"{c.n}", checks])
+    delta = claims.certificates[0][0].delta
+    hold = f"With probability {confidence(delta)} all of these hold together{claims.note}"
+    header = ["about", "at most", "measured", "counted", "pacbayes verify"]
+    shown = table(claims.title, header, rows, class_="claims beside", hidden_caption=True)
+    return element("article", element("h3", claims.title), element("p", hold), shown)
 
 
 def _table(t: Table, *, hidden_caption: bool = False) -> Html:
@@ -222,16 +246,65 @@ def columns_section(contents: Contents) -> Section | None:
 
 
 def provenance_section(contents: Contents) -> Section:
-    """Write how to check and repeat what the page is about."""
-    settings = details("All settings", ["setting", "value"], contents.settings, class_="plain")
+    """Write how to check, repeat and use what the page is about."""
+    commands = [_commands(c) for c in (contents.again, *_usual(contents)) if c is not None]
+    settings = [(name, _text(value)) for name, value in contents.settings.items()]
     body = join(
-        card(*map(_commands, contents.commands), element("p", _PATHS, class_="note")),
-        *(card(_table(t)) for t in contents.facts),
-        card(settings),
+        card(*commands, element("p", _PATHS, class_="note")),
+        *(card(_ledger(c)) for c in contents.certificates),
+        card(_hashes(contents)),
+        card(_versions(contents)),
+        card(details("All settings", ["setting", "value"], settings, class_="plain")),
     )
     return Section("provenance", "How to check it", body)
+
+
+def _usual(contents: Contents) -> Iterator[Commands]:
+    place = contents.place
+    if contents.certificates or contents.claims:
+        lines = (f"pacbayes verify {place}", f"pacbayes verify {place} --full")
+        yield Commands("Verify", lines, f"Without --full, {contents.unchecked}.")
+    yield Commands("Use", (f"pacbayes predict {place} {contents.new}",))
 
 
 def _commands(commands: Commands) -> Html:
     note = element("p", commands.note, class_="note") if commands.note else Html()
     return join(element("h3", commands.title), *map(command_block, commands.lines), note)
+
+
+def _ledger(c: Shown) -> Html:
+    """Return how the failure probability of a certificate is divided."""
+    ledger, delta = c.certificate.ledger, c.certificate.delta
+    rows = [(k, f"{part:.6g}", f"{100 * part / delta:.1f} %") for k, part in ledger.items()]
+    rows.append(("total", f"{sum(ledger.values()):.6g}", f"of δ = {delta:g}"))
+    caption = f"δ ledger of {c.file}: how its failure probability is divided"
+    return table(caption, ("part", "δ", "share"), rows, class_="beside")
+
+
+def _hashes(contents: Contents) -> Html:
+    rows = [(name, element("code", value)) for name, value in contents.hashes.items()]
+    return table("SHA-256 hashes", ("object", "hash"), rows, class_="plain")
+
+
+def _versions(contents: Contents) -> Html:
+    """Return the version of every component, by what was made with it."""
+    found = contents.versions.values()
+    components = dict.fromkeys(chain(*found))
+    rows = [(name, *(str(v.get(name, "–")) for v in found)) for name in components]
+    caption = "Software and hardware; results are bit-identical only where these agree"
+    return table(caption, ("component", *contents.versions), rows, class_="wide")
+
+
+def _text(value: Any) -> str:
+    """Return the value of a setting, as plain data, in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_text(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        if any(isinstance(inner, list | tuple) for inner in value):
+            return "; ".join(map(_text, value))
+        return ", ".join(map(_text, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "–" if value is None else str(value)

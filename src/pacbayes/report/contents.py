@@ -1,22 +1,22 @@
 """What a page shows, whichever kind of folder it is about.
 
-`networks` and `models` make it, each from its own records; sections read nothing else.
+A page is about a folder with a predictor, its certificates and the evidence for them. `networks`
+and `models` fill in `Contents`, each from its own records; sections read nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pacbayes.bounds import confidence, percent_up
+from pacbayes.bounds import percent_up
 from pacbayes.bounds.domain import number_up
 from pacbayes.certificates.explanation import Beside, Step, percent
 from pacbayes.choices import Predictor
 from pacbayes.report.charts import Mark
-from pacbayes.report.markup import element
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from pacbayes.training.loop import Evaluation
     from pacbayes.verify import Finding
 
-    Claim = tuple[Certificate, Iterable[Finding]]
-
-__all__ = ["Commands", "Contents", "Shown", "Table", "Unit", "portable", "verdict"]
+__all__ = ["Claims", "Commands", "Contents", "Shown", "Table", "Unit", "portable"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,6 @@ class Shown:
         marks: other values on the axis of the bound.
         beside: rows that compare it with other numbers.
         paper: the paper's column that is compared too, if there is one.
-        unchecked: what the checks took as recorded; empty if nothing.
     """
 
     key: str
@@ -77,13 +74,21 @@ class Shown:
     marks: tuple[Mark, ...]
     beside: tuple[Beside, ...]
     findings: tuple[Finding, ...]
-    unchecked: str
     paper: str | None = None
 
     @property
     def unit(self) -> Unit:
         """How its numbers are written."""
         return Unit.of(self.certificate.scale)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Certificates that share δ and hold together, each with its checks, in one table."""
+
+    title: str
+    certificates: tuple[tuple[Certificate, Iterable[Finding]], ...]
+    note: str
 
 
 @dataclass(frozen=True)
@@ -97,41 +102,6 @@ class Table:
     class_: str | None = None
     marks: tuple[Mark, ...] = ()
     unit: Unit = Unit()
-
-    @classmethod
-    def of_ledger(cls, file: str, ledger: dict[str, float], delta: float) -> Table:
-        """Return how the failure probability of a certificate is divided."""
-        rows = [(k, f"{part:.6g}", f"{100 * part / delta:.1f} %") for k, part in ledger.items()]
-        rows.append(("total", f"{sum(ledger.values()):.6g}", f"of δ = {delta:g}"))
-        caption = f"δ ledger of {file}: how its failure probability is divided"
-        return cls(caption, ("part", "δ", "share"), tuple(rows), class_="beside")
-
-    @classmethod
-    def of_claims(cls, caption: str, claims: Sequence[Claim], note: str) -> Table:
-        """Return certificates that share δ, with their checks."""
-        header = ("about", "at most", "measured", "counted", "pacbayes verify")
-        rows = []
-        for c, findings in claims:
-            measured = Unit.of(c.scale).text(c.risk) if c.n else "–"
-            about = f"{c.quantity}, by {c.theorem}"
-            rows.append((about, c.shown, measured, f"{c.n}", verdict(findings)))
-        hold = f"With probability {confidence(claims[0][0].delta)} all of these hold together"
-        return cls(caption, header, tuple(rows), f"{hold}{note}", class_="beside")
-
-    @classmethod
-    def of_hashes(cls, hashes: Mapping[str, str]) -> Table:
-        """Return the hash of each object."""
-        rows = [(name, element("code", value)) for name, value in hashes.items()]
-        return cls("SHA-256 hashes", ("object", "hash"), tuple(rows), class_="plain")
-
-    @classmethod
-    def of_versions(cls, versions: Mapping[str, Mapping[str, str]]) -> Table:
-        """Return the version of every component, by what was made with it."""
-        found = versions.values()
-        components = dict.fromkeys(chain(*found))
-        rows = [(name, *(str(v.get(name, "–")) for v in found)) for name in components]
-        caption = "Software and hardware; results are bit-identical only where these agree"
-        return cls(caption, ("component", *versions), tuple(rows), class_="wide")
 
 
 @dataclass(frozen=True)
@@ -148,23 +118,33 @@ class Contents:
     """Everything that a page shows; what a folder does not have is empty or None.
 
     Attributes:
+        data, predictor: what the data and the predictor are called.
+        about: the predictor and its data in a line or two.
         certificates: that of the predictor which answers by default comes first.
+        claims: certificates beside these, which hold together.
+        unchecked: what the checks do not do without --full.
         uncertified: what is said, and which command helps, if nothing is certified.
-        commands: how to repeat, check and use it.
-        facts: ledgers, hashes and versions.
-        claims: certificates that hold together, in one table.
+        again: how to make it again.
+        new: a file of new examples that it predicts.
+        hashes, settings: by name.
+        versions: of every component, by what was made with it.
         training: every evaluation, and the one whose weights were kept.
         answers: measured on data; those of the first certificate's predictor come first.
     """
 
-    title: str
-    lead: str
+    folder: Path
+    data: str
+    predictor: str
+    about: str
     certificates: tuple[Shown, ...]
+    claims: tuple[Claims, ...]
+    unchecked: str
     uncertified: Commands
-    commands: tuple[Commands, ...]
-    facts: tuple[Table, ...]
-    settings: tuple[tuple[str, str], ...]
-    claims: tuple[Table, ...] = ()
+    again: Commands | None
+    hashes: Mapping[str, str]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, Mapping[str, str]]
+    new: str = "new.csv"
     candidates: Table | None = None
     columns: Table | None = None
     training: tuple[tuple[Evaluation, ...], Evaluation] | None = None
@@ -172,16 +152,20 @@ class Contents:
     answers: tuple[Answers, ...] = ()
 
     @property
+    def title(self) -> str:
+        """The data and the predictor."""
+        return f"{self.data}, {self.predictor}"
+
+    @property
+    def place(self) -> str:
+        """The folder as a word of a command."""
+        return shlex.quote(str(portable(self.folder)))
+
+    @property
     def of_another(self) -> str:
         """What a section on the posterior says if the first certificate is not about it."""
         about_prior = self.certificates and self.certificates[0].key == Predictor.FIXED.value
         return " This is about Q, which the first certificate does not cover." * bool(about_prior)
-
-
-def verdict(findings: Iterable[Finding]) -> str:
-    """Return the result of all checks in a few words, for a row of a table."""
-    failed = [finding.name for finding in findings if not finding.holds]
-    return f"✗ does NOT hold: {', '.join(failed)}" if failed else "✓ all checks passed"
 
 
 def portable(path: Path) -> Path:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from pacbayes.certificates.certificate import Certificate
-from pacbayes.certificates.explanation import Beside, Step, percent
+from pacbayes.certificates.explanation import HELD_OUT, Beside, Step, percent
+from pacbayes.choices import Predictor
 from pacbayes.files import DamagedFileError, load_json
-from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.models.candidates import MEAN
 from pacbayes.models.claims import OVERALL, Evidence, part_of
 from pacbayes.models.saved.folder import read_evidence
@@ -23,16 +23,9 @@ from pacbayes.models.saved.record import (
     read_certificates,
     read_record,
 )
-from pacbayes.report.answers import Answers, Indices, confusion
+from pacbayes.report.answers import Answers, Indices, confusion, guess
 from pacbayes.report.charts import Mark
-from pacbayes.report.contents import (
-    Commands,
-    Contents,
-    Shown,
-    Table,
-    Unit,
-    portable,
-)
+from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, Unit, portable
 from pacbayes.report.markup import element
 from pacbayes.verify import Finding, verify
 from pacbayes.verify.classifiers import check_evidence
@@ -47,6 +40,7 @@ _CHOSEN = {
 }
 _ELSEWHERE = {"kind", "format", "layout", "files", "versions", "x_sha256", "source"}
 _WITHHELD = "The certificate was withheld when the classifier was fitted: nothing is guaranteed."
+_AGAIN = "The certificates are issued again from the recorded predictions."
 _HONEST = "No model saw these examples; the certificate was counted on them."
 _ALL_HOLD = (
     "All bounds hold at once, because each candidate pays with its own share of δ; so the best may "
@@ -114,27 +108,20 @@ class _Read:
 def collect(folder: Path) -> Contents:
     """Collect the contents of the page about a saved classifier, without writing anything."""
     f = _read(folder)
-    r, quoted = f.record, shlex.quote(str(portable(folder)))
-    verify = (f"pacbayes verify {quoted}", f"pacbayes verify {quoted} --full")
-    note = "Without --full, the recorded predictions are not made again."
-    use = Commands("Use", (f"pacbayes predict {quoted} new.csv",))
-    ledger = [Table.of_ledger(CERTIFICATE, c.ledger, c.delta) for c in [*f.issued.values()][:1]]
+    r = f.record
     return Contents(
-        title=f"{f.where}, {f.name(in_full=False)}",
-        lead=_lead(f),
+        folder=folder,
+        data=f.where,
+        predictor=f.name(in_full=False),
+        about=_about(f),
         certificates=(_shown(f),) if f.issued else (),
-        uncertified=Commands(_WITHHELD, ()),
-        commands=(Commands("Verify", verify, note), use) if f.issued else (use,),
-        facts=(
-            *ledger,
-            Table.of_hashes({"features": r.x_sha256} | r.files),
-            Table.of_versions({"fitting": r.versions}),
-        ),
-        settings=tuple(
-            (name, str(value))
-            for name, value in r.model_dump(mode="json", exclude=_ELSEWHERE).items()
-        ),
         claims=tuple(_claims(f)),
+        unchecked="the recorded predictions are not made again",
+        uncertified=Commands(_WITHHELD, ()),
+        again=_again(f) if f.issued else None,
+        hashes={"features": r.x_sha256} | r.files,
+        settings=r.model_dump(mode="json", exclude=_ELSEWHERE),
+        versions={"fitting": r.versions},
         candidates=_candidates(f) if f.holds and len(r.shares) > 1 else None,
         columns=_columns(r),
         answers=(_answers(f),) if f.holds else (),
@@ -161,7 +148,7 @@ def _test(path: Path) -> tuple[float, int] | None:
         raise DamagedFileError(f"{path} is damaged: {error!r}; remove it") from error
 
 
-def _lead(f: _Read) -> str:
+def _about(f: _Read) -> str:
     """Summarise the classifier in a line or two."""
     r, chosen = f.record, ""
     if len(r.shares) > 1 or r.choose == "cross-validation":
@@ -169,9 +156,15 @@ def _lead(f: _Read) -> str:
         chosen += f" among {len(r.shares)} candidates" if r.choose == "bound" else ""
     origin = " given in Python" if r.source is None else f" from {f.where}"
     return (
-        f"{portable(f.folder)}: {f.name(in_full=True)}{chosen}; {r.n} examples{origin}, "
-        f"{len(f.evidence.rows)} of them in the bound set."
+        f"{f.name(in_full=True)}{chosen}; {r.n} examples{origin}, "
+        f"{len(f.evidence.rows)} of them in the bound set"
     )
+
+
+def _again(f: _Read) -> Commands:
+    folder = shlex.quote(str(portable(f.folder)))
+    line = f"pacbayes certify {folder} --delta {f.certificate.delta:g}"
+    return Commands("Reproduce", (line,), _AGAIN)
 
 
 def _shown(f: _Read) -> Shown:
@@ -181,6 +174,8 @@ def _shown(f: _Read) -> Shown:
     if f.holds and f.evidence.weights is None and len(c.ledger) > 1:
         alone = _at(c)(c.delta)
         marks.append(unit.mark("tested alone", alone, unit.up(alone)))
+    elif f.holds and c.kind is not Predictor.FIXED and c.held_out is not None:
+        marks.append(unit.mark("held-out bound", c.held_out, unit.up(c.held_out)))
     if f.test is not None and f.record.costs is None:
         marks.append(unit.mark("test error", f.test[0], unit.text(f.test[0])))
     return Shown(
@@ -192,7 +187,6 @@ def _shown(f: _Read) -> Shown:
         marks=tuple(marks),
         beside=tuple(_beside(f)) if f.holds else (),
         findings=f.findings,
-        unchecked="predictions were taken as recorded",
     )
 
 
@@ -246,30 +240,21 @@ def _beside(f: _Read) -> Iterator[Beside]:
     if f.evidence.weights is None and len(c.ledger) > 1:
         alone = "hold-out bound of this predictor alone, had nothing else been tried or claimed"
         yield Beside(alone, unit.up(_at(c)(c.delta)))
+    elif c.kind is not Predictor.FIXED and c.held_out is not None:
+        yield Beside(HELD_OUT, unit.up(c.held_out))
     yield Beside(f"{c.quantity} on the bound set ({c.n} {c.unit})", unit.text(c.risk))
     if f.test is not None and f.record.costs is None:
         yield Beside(f"error on the test set ({f.test[1]} examples)", percent(f.test[0]))
-    answer, value = _guess(f)
-    noun = "the largest class" if f.record.costs is None else "the best constant answer"
-    yield Beside(f"{c.quantity} of always answering '{answer}', {noun}", unit.text(value))
+    yield guess(f.evidence.labels, f.record.classes, f.evidence.groups, f.record.costs)
 
 
-def _guess(f: _Read) -> tuple[str, float]:
-    """Return the constant answer with the smallest mean loss on all examples, and this loss."""
-    names, e = np.array(f.record.classes, object), f.evidence
-    loss = loss_of(names, f.record.costs)
-    losses = [loss(np.full(len(e.labels), name), names[e.labels]) for name in names]
-    means = [loss.scale * float(of_units(values, e.groups).mean()) for values in losses]
-    best = int(np.argmin(means))
-    return names[best], means[best]
-
-
-def _claims(f: _Read) -> Iterator[Table]:
+def _claims(f: _Read) -> Iterator[Claims]:
     """Yield what is claimed of the chosen predictor beside its mean loss."""
     shown = {f.part, *f.own.values()}
-    if others := [(c, f.findings) for part, c in f.issued.items() if part not in shown]:
+    others = tuple((c, f.findings) for part, c in f.issued.items() if part not in shown)
+    if others:
         note = " with the certificate above; they share δ."
-        yield Table.of_claims("What else is certified", others, note)
+        yield Claims("What else is certified", others, note)
 
 
 def _candidates(f: _Read) -> Table:

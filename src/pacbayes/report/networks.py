@@ -1,20 +1,18 @@
-"""What a page shows about a network, read from its run folder or computed once."""
+"""What a page shows about a network, from its run folder, and the commands that made it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pacbayes.bounds import percent_up
 from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.certificates.explanation import (
-    Beside,
     beside,
-    largest_class,
     paper_result,
     percent,
     remarked,
@@ -23,23 +21,27 @@ from pacbayes.certificates.explanation import (
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
+from pacbayes.data.source import DataSource
+from pacbayes.defaults import for_module
 from pacbayes.folders.code import FILE
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import TestErrors
 from pacbayes.folders.record import RunRecord
+from pacbayes.folders.several import planned_runs, scale_text
 from pacbayes.networks.gaussian import gaussians, kl_by_part
-from pacbayes.networks.modules import OwnModule
+from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.weights import log_ratios
+from pacbayes.report.answers import guess
 from pacbayes.report.charts import Mark
-from pacbayes.report.commands import certify_command, train_command
-from pacbayes.report.contents import Commands, Contents, Shown, Table, Unit, portable
+from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, Unit, portable
 from pacbayes.report.training import layer_movements
 from pacbayes.report.voting import answers_of
+from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import read_history
 from pacbayes.verify import Finding, verify
 
-__all__ = ["collect"]
+__all__ = ["certify_command", "collect", "option_words", "train_command"]
 
 _HASHES = {"posterior_sha256": "posterior", "drawn_sha256": "drawn network"}  # of a certificate
 Row = tuple[str, ...]
@@ -75,19 +77,24 @@ def collect(run: Run, file: Path | None = None, test: Path | None = None) -> Con
     data = run.load_data(file, test)
     covered = checked[0].certificate.kind if checked else None
     answers, errors = answers_of(run, network, data, covered)
-    guess = _guess(data)
     return Contents(
-        title=f"{Path(record.data.source.name).name}, {_units(record)}",
-        lead=_lead(run),
-        certificates=tuple(_shown(run, c, data, errors, guess) for c in checked),
+        folder=run.folder,
+        data=Path(record.data.source.name).name,
+        predictor=_units(record),
+        about=_about(record),
+        certificates=tuple(_shown(run, c, data, errors) for c in checked),
         claims=tuple(_claims(of_classes)),
+        unchecked="the training risk is not recomputed",
         uncertified=_uncertified(run),
-        commands=tuple(_commands(run, checked)),
-        facts=tuple(_facts(record, checked)),
-        settings=tuple(_settings(record)),
+        again=_again(run, checked),
+        hashes=dict(_hashes(record, checked)),
+        settings=_settings(record),
+        versions={"training": record.versions}
+        | {c.file: c.certificate.provenance.get("versions", {}) for c in checked},
+        new="new.csv" if record.data.source.is_table else "new.npz",
+        columns=None if data.encoding is None else _encoded(data.encoding),
         training=(read_history(run.folder / "history.json"), run.best),
         movements=layer_movements(network, record.layer_names),
-        columns=None if data.encoding is None else _encoded(data.encoding),
         answers=answers,
     )
 
@@ -96,11 +103,11 @@ def _units(record: RunRecord) -> str:
     return record.title.rpartition(" ")[2] if record.network is None else record.title
 
 
-def _lead(run: Run) -> str:
+def _about(record: RunRecord) -> str:
     """Summarise the run in a line or two."""
-    s, data = run.record.settings, run.record.data
+    s, data = record.settings, record.data
     parts = [
-        f"network {run.record.title}",
+        f"network {record.title}",
         f"objective {s.objective}",
         f"{'learned' if s.learned_scale else 'fixed'} standard deviations",
     ]
@@ -108,7 +115,7 @@ def _lead(run: Run) -> str:
         share = f"{100 * s.prior_fraction:.2f}".rstrip("0").rstrip(".")
         parts.append(f"prior learned from {share} % of the data")
     parts += [f"{s.protocol} protocol", f"{s.epochs} epochs", f"n = {data.n} examples"]
-    return f"{portable(run.folder)}: {'; '.join(parts)}."
+    return "; ".join(parts)
 
 
 def _checked(run: Run, network: Network, path: Path, file: Path | None) -> _Checked:
@@ -128,13 +135,11 @@ def _parts(run: Run, network: Network, predictor: Predictor) -> dict[str, float]
     return kl_by_part(network)
 
 
-def _shown(
-    run: Run, checked: _Checked, data: Dataset, errors: TestErrors | None, guess: Beside
-) -> Shown:
+def _shown(run: Run, checked: _Checked, data: Dataset, errors: TestErrors | None) -> Shown:
     """Make the view of a certificate: the one place that reads this kind of record."""
     c, record = checked.certificate, run.record
-    measured = any(finding.measures_risk for finding in checked.findings)
     found = steps(c, record.layer_names)
+    constant = guess(data.y_train, data.classes, data.groups)
     return Shown(
         key=c.kind.value,
         file=checked.file,
@@ -142,19 +147,11 @@ def _shown(
         certificate=remarked(c, data.y_train, data.groups, data.classes),
         # nothing is sampled where errors are counted or the risk is exact
         steps=tuple(s for s in found if s.kind != "monte-carlo" or c.draws or s.points),
-        beside=(*beside(c, errors, record), guess),
+        beside=(*beside(c, errors, record), constant),
         findings=checked.findings,
         marks=tuple(_marks(c, errors, record)),
         paper=None if paper_result(record) is None else f"paper, {_column(record)}",
-        unchecked="" if measured else "the training risk was not recomputed",
     )
-
-
-def _guess(data: Dataset) -> Beside:
-    """Return the yardstick: the error of a classifier that has learned nothing."""
-    label, error = largest_class(data.y_train, data.groups)
-    name = data.classes[label]
-    return Beside(f"error of always answering '{name}', the largest class", percent(error))
 
 
 def _marks(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iterator[Mark]:
@@ -175,13 +172,12 @@ def _column(record: RunRecord) -> str:
     return f"{record.settings.objective} {record.settings.activation}"
 
 
-def _claims(checked: list[_Checked]) -> Iterator[Table]:
+def _claims(checked: list[_Checked]) -> Iterator[Claims]:
     """Yield the errors that are certified on each class, predictor by predictor."""
+    note = ". The examples of each class are counted alone, and the classes share δ."
     for kind, group in groupby(checked, key=lambda i: i.certificate.kind):
-        found = list(group)
-        note = ". The examples of each class are counted alone, and the classes share δ."
-        claims = [(c, findings) for _, c, findings in found]
-        yield Table.of_claims(f"{kind.title}, class by class", claims, note)
+        found = tuple((c, findings) for _, c, findings in group)
+        yield Claims(f"{kind.title}, class by class", found, note)
 
 
 def _uncertified(run: Run) -> Commands:
@@ -193,25 +189,11 @@ def _uncertified(run: Run) -> Commands:
     )
 
 
-def _commands(run: Run, checked: list[_Checked]) -> Iterator[Commands]:
-    folder = shlex.quote(str(portable(run.folder)))
+def _again(run: Run, checked: list[_Checked]) -> Commands:
     issued = [certify_command(c.certificate, run.record, run.folder) for c in checked]
-    again = issued or [f"pacbayes certify {folder}"]
-    yield Commands("Reproduce", (train_command(run.record, run.folder), *again), _code(run.record))
-    if checked:
-        lines = (f"pacbayes verify {folder}", f"pacbayes verify {folder} --full")
-        note = "Without --full, the training risk is not recomputed."
-        yield Commands("Verify", lines, note)
-
-
-def _facts(record: RunRecord, checked: list[_Checked]) -> Iterator[Table]:
-    """Yield ledgers, hashes and versions."""
-    versions = {"training": record.versions}
-    for file, c, _ in checked:
-        yield Table.of_ledger(file, c.ledger, c.delta)
-        versions[file] = c.provenance.get("versions", {})
-    yield Table.of_hashes(dict(_hashes(record, checked)))
-    yield Table.of_versions(versions)
+    again = issued or [f"pacbayes certify {shlex.quote(str(portable(run.folder)))}"]
+    trained = train_command(run.record, run.folder)
+    return Commands("Reproduce", (trained, *again), _code(run.record))
 
 
 def _code(record: RunRecord) -> str:
@@ -236,21 +218,15 @@ def _hashes(record: RunRecord, checked: list[_Checked]) -> Iterator[tuple[str, s
                 yield name, str(c.provenance[key])
 
 
-def _settings(record: RunRecord) -> Iterator[tuple[str, str]]:
-    for name, value in record.settings.model_dump(mode="json").items():
-        yield name, _text(value)
+def _settings(record: RunRecord) -> dict[str, Any]:
     data = record.data
-    yield "network", record.title
-    yield "data", Path(data.source.name).name
-    yield "examples in the bound set", f"{data.n}"
-    yield "features", f"{data.features}"
-    yield "classes", ", ".join(data.classes)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return "–" if value is None else str(value)
+    return record.settings.model_dump(mode="json") | {
+        "network": record.title,
+        "data": Path(data.source.name).name,
+        "examples in the bound set": data.n,
+        "features": data.features,
+        "classes": data.classes,
+    }
 
 
 def _encoded(encoding: Encoding) -> Table:
@@ -296,3 +272,151 @@ _ROWS: dict[type, Callable[..., Row]] = {
     BooleanCode: _boolean,
     CategoryCode: _category,
 }
+
+
+_SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is spelled differently
+    "batch_norm": lambda norm: ["--batch-norm" if norm else "--no-batch-norm"],
+    "lam": lambda value: ["--lambda", str(value)],
+    "learned_scale": lambda learned: ["--learned-scale" if learned else "--unit-scale"],
+    "padding": lambda padding: ["--padding" if padding else "--no-padding"],
+    "pooling": lambda side: ["--pooling", str(side or 0)],
+    "prior_scales": lambda scales: ["--prior-scale", ",".join(map(scale_text, scales))],
+    "repeats": lambda _: ["--repeats"],
+    "widths": lambda widths: ["--widths", ",".join(map(str, widths)) or "none"],
+}
+
+
+def train_command(record: RunRecord, folder: Path) -> str:
+    """Return the `pacbayes train` command of a run, with only the options that are not defaults.
+
+    Paths are those that a page shows.
+    """
+    words = ["pacbayes", "train", *_data_options(_portable(record.data.source.located(folder)))]
+    changed = _changed(record)
+    words += _network_options(record)
+    for name, value in (changed | _for_table(record)).items():
+        words += _option(name, value)
+    words += _threads(record.versions)
+    return shlex.join([*words, "--out", str(portable(_out(record.settings, folder)))])
+
+
+def _portable(source: DataSource) -> DataSource:
+    folder, test = (path and str(portable(Path(path))) for path in (source.folder, source.test))
+    name = str(portable(Path(source.name))) if source.is_file else source.name
+    return replace(source, name=name, folder=folder, test=test)
+
+
+def _data_options(source: DataSource) -> list[str]:
+    options = {
+        "--dataset": source.name,
+        "--data-folder": source.folder,
+        "--test-data": source.test,
+        "--label": source.label,
+        "--group": source.group,
+    }
+    words = option_words(options) + (["--deduplicate"] if source.deduplicate else [])
+    for option, names in (("--drop", source.drop), ("--categorical", source.categorical)):
+        words += [word for name in names for word in (option, name)]
+    return words
+
+
+def option_words(options: Mapping[str, object]) -> list[str]:
+    """Return the words of options and their values; an option that is None is left out."""
+    given = ((option, str(value)) for option, value in options.items() if value is not None)
+    return list(chain.from_iterable(given))
+
+
+def _network_options(record: RunRecord) -> list[str]:
+    """Return the options that choose a network other than dense."""
+    if record.network is None:
+        return []
+    architecture = record.network.architecture
+    if not isinstance(architecture, Convolutions):
+        return ["--network", architecture.title]
+    learned = bool(record.settings.prior_fraction)
+    usual = Convolutions.usual(len(architecture.channels), learned=learned)
+    usual = dict(Convolutions(**(usual | {"channels": architecture.channels})))
+    words = ["--network", "conv"]
+    for name in ("channels", "kernels", "strides"):
+        words += _option(name, ",".join(map(str, getattr(architecture, name))))
+    for name in ("padding", "batch_norm", "pooling", "widths"):
+        value = getattr(architecture, name)
+        words += _option(name, value) if value != usual[name] else []
+    return words
+
+
+def _changed(record: RunRecord) -> dict[str, object]:
+    """Return the settings that `pacbayes train` has to be told."""
+    s = record.settings
+    own, usual = dict(s), dict(_usual(record))
+    changed = {name: value for name, value in own.items() if value != usual[name]}
+    if s.prior_scales:
+        changed.pop("prior_scale", None)  # it is one of them
+    if record.network is not None:
+        changed.pop("widths", None)  # of dense networks alone
+    return {"protocol": s.protocol, "activation": s.activation} | changed
+
+
+def _for_table(record: RunRecord) -> dict[str, object]:
+    """Return the settings whose defaults depend on the number of rows of a table."""
+    s = record.settings
+    dense = record.network is None
+    if not dense or not record.data.source.is_table or s.protocol != "fast":
+        return {}
+    learned = {"prior_epochs": s.prior_epochs} if s.prior_fraction else {}
+    return {"widths": s.widths, "prior_fraction": s.prior_fraction, **learned}
+
+
+def _usual(record: RunRecord) -> Settings:
+    """Return the settings of a run with default options except for protocol and activation.
+
+    Other defaults depend on the objective and on whether the prior is learned, so they are taken
+    for the run's own objective and prior. The batch size of a module depends on the number of all
+    examples, which is not recorded, so that a command always has it.
+    """
+    s = record.settings
+    given: dict[str, Any] = {"prior_fraction": s.prior_fraction} if s.prior_fraction else {}
+    if record.network is not None:
+        given = for_module(record.data.n, given) | {"batch_size": None}
+    given["classes"] = len(record.data.classes)
+    first = Settings.of(s.protocol, s.activation, **given)
+    usual = Settings.of(s.protocol, s.activation, s.objective, **given)
+    return usual.model_copy(update={"objective": first.objective, "prior_fraction": 0.0})
+
+
+def _option(name: str, value: object) -> list[str]:
+    if name in _SPELLING:
+        return _SPELLING[name](value)
+    return [f"--{name.replace('_', '-')}", str(value)]
+
+
+def _out(s: Settings, folder: Path) -> Path:
+    """Return the folder that --out names: the parent where several prior scales were tried."""
+    if not s.prior_scales:
+        return folder
+    planned = {own.name for own, _ in planned_runs(folder.parent, s)}
+    return folder.parent if folder.name in planned else folder
+
+
+def certify_command(c: Certificate, record: RunRecord, folder: Path) -> str:
+    """Return the `pacbayes certify` command that issued a certificate."""
+    words = ["pacbayes", "certify", str(portable(folder)), "--delta", str(c.delta)]
+    chosen_late = f"pac-bayes, {c.bound_name}" in c.ledger
+    words += ["--bound", "best-of" if chosen_late else c.bound_name]
+    words += [] if c.class_name is None else ["--per-class"]
+    words += _sampling(c, record)
+    return shlex.join(words + _threads(c.provenance.get("versions", {})))
+
+
+def _sampling(c: Certificate, record: RunRecord) -> list[str]:
+    if c.kind is Predictor.FIXED:
+        return []
+    if c.kind is Predictor.DRAWN:
+        return ["--networks", f"{c.parameters['networks']:.0f}"]
+    if c.draws is not None:
+        return ["--monte-carlo", str(c.monte_carlo), "--samples", str(c.samples)]
+    return ["--exact"] if record.settings.widths else []  # a linear model is never sampled
+
+
+def _threads(versions: dict[str, str]) -> list[str]:
+    return ["--threads", versions["threads"]] if "threads" in versions else []

@@ -14,7 +14,6 @@ from pacbayes.paper.store import Store
 from pacbayes.paper.sweep import Sweep
 from pacbayes.paper.tables import Line, grid_table, lines, printed, table1, table2
 from pacbayes.report.charts import Mark, Series, bars, line_chart
-from pacbayes.report.commands import option_words
 from pacbayes.report.contents import portable
 from pacbayes.report.markup import (
     Html,
@@ -29,6 +28,7 @@ from pacbayes.report.markup import (
     legend,
     table,
 )
+from pacbayes.report.networks import option_words
 from pacbayes.report.training import ByEpoch
 from pacbayes.training.loop import Evaluation
 
