@@ -29,7 +29,7 @@ from pacbayes.paper.baselines import PBGFitting, PBGNet
 from pacbayes.paper.columns import Configuration
 from pacbayes.paper.execution import examples
 from pacbayes.randomness import seeded
-from pacbayes.training.schedules import Schedule
+from pacbayes.training.loop import Schedule
 
 HERE = Path(__file__).parent
 STORE, PAGE = HERE / "pbgnet.jsonl", HERE / "pbgnet.md"

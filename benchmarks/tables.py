@@ -57,8 +57,8 @@ from pacbayes import CertificateWarning, CertifiedClassifier, PACBayesClassifier
 from pacbayes.bounds import clopper_pearson
 from pacbayes.folders.versions import versions
 from pacbayes.models.candidates import default_candidates
-from pacbayes.networks.gaussian import gaussians
-from pacbayes.networks.weights import scores
+from pacbayes.networks.posterior import gaussians
+from pacbayes.networks.predictors import scores
 
 HERE = Path(__file__).parent
 STORE = HERE / "tables.jsonl"

@@ -16,13 +16,13 @@ from torch import nn
 
 from pacbayes import PACBayesClassifier, Settings, build_network, certify, train
 from pacbayes.choices import Predictor
-from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianConv2d, GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.stochastic import stochastic
 from pacbayes.paper.baselines import MLP, MLPFitting, PBGFitting, PBGNet
 from pacbayes.randomness import aside, generator_on, seeded
-from pacbayes.training.learning import learn_prior
+from pacbayes.training.priors import learn_prior
 from pacbayes.training.trainer import Trainer
 
 generator = torch.Generator().manual_seed(0)

@@ -21,12 +21,10 @@ from pacbayes.folders import run as issuing
 from pacbayes.folders.versions import versions
 from pacbayes.networks import risk as risks
 from pacbayes.networks.architecture import dense_network
-from pacbayes.networks.gaussian import gaussians, kl
 from pacbayes.networks.network import Network
-from pacbayes.networks.places import Places
-from pacbayes.networks.predictors import _drawn_index
-from pacbayes.networks.sampler import TorchSampler
-from pacbayes.networks.weights import draw_network
+from pacbayes.networks.posterior import gaussians, kl
+from pacbayes.networks.predictors import _drawn_index, draw_network
+from pacbayes.networks.sampler import Places, TorchSampler
 from pacbayes.randomness import Generators
 from pacbayes.settings import Settings
 from pacbayes.training import trainer as trainers

@@ -8,7 +8,7 @@ import torch
 
 from pacbayes import Settings, folders
 from pacbayes.folders.blueprint import Blueprint
-from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.posterior import gaussians
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

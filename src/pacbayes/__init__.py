@@ -19,17 +19,15 @@ if TYPE_CHECKING:
     from pacbayes.models.saved.loading import load
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
-    from pacbayes.networks.exact import exact_aggregate
-    from pacbayes.networks.folding import fold_batch_norm
+    from pacbayes.networks.families.diagonal import Gaussian, GaussianConv2d, GaussianLinear
     from pacbayes.networks.frozen import frozen_features, frozen_sha256
-    from pacbayes.networks.gaussian import Gaussian, kl
-    from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
-    from pacbayes.networks.network import Network
+    from pacbayes.networks.network import Network, exact_aggregate
+    from pacbayes.networks.posterior import kl
     from pacbayes.networks.risk import empirical_risk, majority_vote, predict_randomised
-    from pacbayes.networks.stochastic import stochastic
+    from pacbayes.networks.stochastic import fold_batch_norm, stochastic
     from pacbayes.settings import Settings
     from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
-    from pacbayes.training.learning import learn_prior
+    from pacbayes.training.priors import learn_prior
     from pacbayes.training.trainer import Trainer, train
 
 __version__ = "1.0.0"
@@ -42,18 +40,16 @@ _HOMES = {
     "models.saved.loading": ("load",),
     "models.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
-    "networks.exact": ("exact_aggregate",),
-    "networks.folding": ("fold_batch_norm",),
     "networks.frozen": ("frozen_features", "frozen_sha256"),
-    "networks.gaussian": ("Gaussian", "kl"),
-    "networks.layers": ("GaussianConv2d", "GaussianLinear"),
+    "networks.families.diagonal": ("Gaussian", "GaussianConv2d", "GaussianLinear"),
+    "networks.posterior": ("kl",),
     "networks.architecture": ("build_network", "dense_network"),
-    "networks.network": ("Network",),
+    "networks.network": ("Network", "exact_aggregate"),
     "networks.risk": ("empirical_risk", "majority_vote", "predict_randomised"),
-    "networks.stochastic": ("stochastic",),
+    "networks.stochastic": ("fold_batch_norm", "stochastic"),
     "settings": ("Settings",),
     "sklearn": ("CertificateWarning", "PACBayesClassifier"),
-    "training.learning": ("learn_prior",),
+    "training.priors": ("learn_prior",),
     "training.trainer": ("Trainer", "train"),
 }
 __all__ = [

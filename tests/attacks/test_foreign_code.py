@@ -23,8 +23,8 @@ from pacbayes import CertificateWarning, CertifiedClassifier, PACBayesClassifier
 from pacbayes.data.sample import NoSampleError
 from pacbayes.networks.bodies import Deterministic
 from pacbayes.networks.frozen import frozen_features
+from pacbayes.networks.predictors import prior_weights, scores
 from pacbayes.networks.stochastic import stochastic
-from pacbayes.networks.weights import prior_weights, scores
 
 pytestmark = pytest.mark.filterwarnings("ignore:The certificate of .* is above")
 

@@ -28,14 +28,11 @@ from pacbayes.certificates.outputs import certify_outputs
 from pacbayes.data import load
 from pacbayes.data.tasks import Binary
 from pacbayes.networks import activations, bodies, heads
-from pacbayes.networks.bodies import Deterministic, Sampled
-from pacbayes.networks.evaluated import Evaluated
-from pacbayes.networks.expectations import ACTIVATIONS, OutputActivation, Strip
-from pacbayes.networks.gaussian import gaussians, kl, kl_by_part
-from pacbayes.networks.keys import draws_key
-from pacbayes.networks.outputs import OutputNetwork
-from pacbayes.networks.parts import Sums, in_turn
-from pacbayes.networks.weights import draw_network, log_ratios
+from pacbayes.networks.bodies import Deterministic, Evaluated, Sampled
+from pacbayes.networks.outputs import ACTIVATIONS, OutputActivation, OutputNetwork, Strip
+from pacbayes.networks.posterior import draws_key, gaussians, kl, kl_by_part
+from pacbayes.networks.predictors import draw_network, log_ratios
+from pacbayes.networks.risk import Sums, in_turn
 from pacbayes.randomness import keyed_generator
 
 NONE = torch.zeros((), dtype=torch.float64)
@@ -624,7 +621,7 @@ def test_a_table_of_rules_that_was_changed_is_refused(data, monkeypatch):
 
 
 def test_a_class_put_in_the_place_of_the_librarys_is_refused(data, monkeypatch):
-    monkeypatch.setattr("pacbayes.networks.layers.Gaussian", NoKl)
+    monkeypatch.setattr("pacbayes.networks.families.diagonal.Gaussian", NoKl)
     network = dense()
     assert kl(network) == 0
     with pytest.raises(ValueError, match=r"body\.layers\.0\.weight \(NoKl\)"):

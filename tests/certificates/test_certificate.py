@@ -32,9 +32,8 @@ from pacbayes.certificates.certify import needed_draws, planned_draws, wanted_te
 from pacbayes.choices import Predictor
 from pacbayes.data.tasks import linear
 from pacbayes.networks import quadrature
-from pacbayes.networks.keys import draws_key
-from pacbayes.networks.parts import in_turn
-from pacbayes.networks.risk import EmpiricalRisk, keyed_risk
+from pacbayes.networks.posterior import draws_key
+from pacbayes.networks.risk import EmpiricalRisk, in_turn, keyed_risk
 
 
 @pytest.fixture

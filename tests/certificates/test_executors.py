@@ -14,8 +14,7 @@ from pacbayes.certificates import executors
 from pacbayes.certificates.executors import dask_parts
 from pacbayes.engine.evaluation import NativeSampler, sampler
 from pacbayes.engine.library import available
-from pacbayes.networks.parts import Part, Work, in_turn
-from pacbayes.networks.risk import keyed_risk
+from pacbayes.networks.risk import Part, Work, in_turn, keyed_risk
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -114,7 +113,7 @@ class _OfSampler:
         self.sampler = own
 
     def __call__(self, x, y, part):
-        from pacbayes.networks.places import Places
+        from pacbayes.networks.sampler import Places
 
         return self.sampler.losses(x, y, Places.of_set(b"", range(part.start, part.stop), 4))
 

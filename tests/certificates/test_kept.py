@@ -19,8 +19,8 @@ from pacbayes import (
 )
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.choices import Predictor
-from pacbayes.networks.keys import draws_key
-from pacbayes.networks.weights import draw_network, scores
+from pacbayes.networks.posterior import draws_key
+from pacbayes.networks.predictors import draw_network, scores
 from pacbayes.randomness import keyed_generator
 
 
@@ -105,7 +105,7 @@ def test_ties_are_errors():
     network = moved(widths=())
     x = torch.randn(50, 3)
     zero = {name: torch.zeros_like(w) for name, w in draws(network, 1)[0].weights.items()}
-    from pacbayes.networks.weights import count_errors as _errors
+    from pacbayes.networks.predictors import count_errors as _errors
 
     assert _errors(network, zero, x, torch.ones(50)) == 50
     assert _errors(network, zero, x, -torch.ones(50)) == 50

@@ -7,8 +7,7 @@ from torch import nn
 from pacbayes import Dense, Deterministic, GaussianLinear, bounds, kl
 from pacbayes.certificates.outputs import certify_outputs, expected_losses
 from pacbayes.networks import activations
-from pacbayes.networks.expectations import ACTIVATIONS
-from pacbayes.networks.outputs import OutputNetwork
+from pacbayes.networks.outputs import ACTIVATIONS, OutputNetwork
 
 
 def labelled(n=200, low=0.0):

@@ -9,7 +9,7 @@ from scipy import stats
 
 from pacbayes.engine import library as module
 from pacbayes.engine.library import available, library
-from pacbayes.networks.places import Places, philox
+from pacbayes.networks.sampler import Places, philox
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

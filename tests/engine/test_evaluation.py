@@ -11,10 +11,9 @@ from pacbayes.choices import Predictor
 from pacbayes.engine import evaluation as module
 from pacbayes.engine.evaluation import NativeSampler, sampler
 from pacbayes.engine.library import available
-from pacbayes.networks.places import Places
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.risk import keyed_risk
-from pacbayes.networks.sampler import TorchSampler
+from pacbayes.networks.sampler import Places, TorchSampler
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

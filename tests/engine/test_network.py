@@ -27,7 +27,7 @@ from pacbayes.engine import library as module
 from pacbayes.engine.library import available, library
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks import activations, heads
-from pacbayes.networks.draws import leave_one_out, no_baseline
+from pacbayes.networks.activations import leave_one_out, no_baseline
 
 pytestmark = pytest.mark.skipif(not available(), reason="no compiler, or not an AVX2 machine")
 

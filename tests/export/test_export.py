@@ -21,9 +21,9 @@ from pacbayes.export import predictors as explicit
 from pacbayes.files import DamagedFileError, load_json, save_json
 from pacbayes.folders.preparation import prepare
 from pacbayes.networks.bodies import Sampled
-from pacbayes.networks.gaussian import gaussians
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.network import Network
+from pacbayes.networks.posterior import gaussians
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
 FEATURES = 4

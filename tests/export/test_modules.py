@@ -17,10 +17,10 @@ from pacbayes.export import export_run
 from pacbayes.export.predictors import explicit
 from pacbayes.folders.folder import Run
 from pacbayes.networks.bodies import Deterministic
-from pacbayes.networks.gaussian import gaussians
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.modules import Convolutions
 from pacbayes.networks.network import Network
+from pacbayes.networks.posterior import gaussians
 
 CODE = """from torch import nn
 

@@ -13,9 +13,8 @@ from pacbayes.data import DataError, DataSource
 from pacbayes.folders.blueprint import Choice
 from pacbayes.folders.evaluation import module_body
 from pacbayes.networks.modules import Convolutions
-from pacbayes.networks.weights import prior_weights, scores
-from pacbayes.training.learning import learn_prior
-from pacbayes.training.priors import split
+from pacbayes.networks.predictors import prior_weights, scores
+from pacbayes.training.priors import learn_prior, split
 from pacbayes.verify import verify
 
 SMALL = Convolutions(channels=(4,), kernels=(3,), strides=(2,))

@@ -10,7 +10,7 @@ from pacbayes import Settings, folders
 from pacbayes.bounds import kl_chernoff
 from pacbayes.data import DataError, DataSource
 from pacbayes.folders.prediction import predict
-from pacbayes.networks.weights import prior_weights, scores
+from pacbayes.networks.predictors import prior_weights, scores
 from pacbayes.training.priors import split
 from pacbayes.verify import verify
 

@@ -16,9 +16,9 @@ from pacbayes.folders.blueprint import Blueprint
 from pacbayes.folders.evaluation import module_body
 from pacbayes.folders.prediction import predict
 from pacbayes.folders.preparation import prior_steps
-from pacbayes.networks.gaussian import kl_by_part
 from pacbayes.networks.modules import Convolutions
-from pacbayes.networks.weights import count_errors, prior_weights
+from pacbayes.networks.posterior import kl_by_part
+from pacbayes.networks.predictors import count_errors, prior_weights
 from pacbayes.verify import verify
 
 OWN = """

@@ -12,8 +12,7 @@ from pacbayes.folders.prediction import certified_predictor, predict
 from pacbayes.folders.prediction import test_errors as errors_of
 from pacbayes.folders.preparation import prepare
 from pacbayes.networks import predictors
-from pacbayes.networks.predictors import Decisions
-from pacbayes.networks.weights import prior_weights, scores
+from pacbayes.networks.predictors import Decisions, prior_weights, scores
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 

@@ -9,7 +9,7 @@ from torch import nn
 from pacbayes import Settings, certify, dense_network, frozen_features, frozen_sha256, train
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.files import load_tensors, save_tensors
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianLinear
 
 
 def normed():

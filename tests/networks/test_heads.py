@@ -7,8 +7,8 @@ import torch
 from torch.special import ndtr
 
 from pacbayes.networks import heads
-from pacbayes.networks.draws import Draw, estimate
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.activations import Draw, estimate
+from pacbayes.networks.families.diagonal import GaussianLinear
 
 
 def layer_and_activations(learned_scale=True):

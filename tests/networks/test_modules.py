@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from pacbayes.networks.modules import Convolutions, OwnModule, named_function
+from pacbayes.networks.modules import Convolutions, OwnModule, grouped, named_function
 
 OWN = """
 from dataclasses import dataclass
@@ -132,3 +132,20 @@ def test_names_of_functions_are_checked(text):
 def test_files_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"absent.py cannot be read: No such file"):
         OwnModule.of(tmp_path / "absent.py", "build")
+
+
+SCORES = torch.tensor([[0.1, 2.0, 1.9, 0.3], [3.0, 0.0, 2.9, -1.0]], dtype=torch.float64)
+
+
+def test_two_groups_have_the_difference_of_their_probabilities():
+    p = SCORES.softmax(-1)
+    want = p[:, [0, 2]].sum(1) - p[:, [1, 3]].sum(1)
+    module = grouped(nn.Identity(), (1, 0, 1, 0)).double()
+    assert torch.allclose(module(SCORES).squeeze(-1), want, rtol=0, atol=1e-15)
+
+
+def test_more_groups_have_the_sums_of_probabilities():
+    p = SCORES.softmax(-1)
+    want = torch.stack([p[:, 3], p[:, 0] + p[:, 1], p[:, 2]], 1)
+    module = grouped(nn.Identity(), (1, 1, 2, 0)).double()
+    assert torch.allclose(module(SCORES), want, rtol=0, atol=1e-15)

@@ -10,7 +10,7 @@ from torch import nn
 
 from pacbayes import GaussianLinear, Network, Settings, Trainer, build_network, catoni, kl, train
 from pacbayes.data.tasks import linear
-from pacbayes.networks.weights import draw_weights
+from pacbayes.networks.predictors import draw_weights
 from pacbayes.randomness import Generators, seeded, stream
 from pacbayes.training.loop import _LONGEST_STEP, Evaluation, _Adam
 from pacbayes.training.objectives import small_kl_lambda

@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from pacbayes import Settings, build_network
-from pacbayes.networks.gaussian import gaussians
-from pacbayes.networks.keys import draws_key
+from pacbayes.networks.posterior import draws_key, gaussians
+from pacbayes.networks.predictors import draw_network
 from pacbayes.networks.risk import exact_risk, keyed_risk
-from pacbayes.networks.weights import draw_network
 from pacbayes.randomness import keyed_generator
 from pacbayes.verify.redraw import ACTIVATIONS, is_data_free, is_kept, measure
 

@@ -12,8 +12,8 @@ from pacbayes.choices import Activation, Predictor
 from pacbayes.engine.evaluation import NativeSampler
 from pacbayes.engine.library import available
 from pacbayes.networks.architecture import dense_network
-from pacbayes.networks.keys import draws_key
 from pacbayes.networks.network import Network
+from pacbayes.networks.posterior import draws_key
 from pacbayes.networks.predictors import decide
 from pacbayes.networks.risk import keyed_risk
 from pacbayes.networks.sampler import Sampler, TorchSampler

@@ -5,7 +5,6 @@ failure probability, R the risk and R_S the empirical risk on the bound set. The
 and `kl` are E_Q R_S and KL(Q|P) unless the function says otherwise.
 """
 
-from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.binary_kl import binary_kl, kl_inverse, kl_inverse_below
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
 from pacbayes.bounds.domain import confidence, percent_up
@@ -17,9 +16,9 @@ from pacbayes.bounds.monte_carlo import (
     empirical_bernstein,
     kl_chernoff,
     stratified_bernstein,
+    unexpected_bernstein,
 )
-from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, thiemann
-from pacbayes.bounds.split_kl import split_kl
+from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, split_kl, thiemann
 from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
 
 __all__ = [

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pacbayes.bounds.bernstein import unexpected_bernstein
 from pacbayes.bounds.catoni import ALPHA, catoni, catoni_lambda
 from pacbayes.bounds.domain import check
 from pacbayes.bounds.fixed_c import catoni_fixed, disintegrated_fixed
-from pacbayes.bounds.monte_carlo import clopper_pearson, kl_chernoff
-from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, thiemann
-from pacbayes.bounds.split_kl import split_kl
+from pacbayes.bounds.monte_carlo import clopper_pearson, kl_chernoff, unexpected_bernstein
+from pacbayes.bounds.small_kl import catoni_c, mcallester, quadratic, small_kl, split_kl, thiemann
 from pacbayes.bounds.votes import c_bound, disintegrated, first_order, tandem
 from pacbayes.choices import Predictor
 

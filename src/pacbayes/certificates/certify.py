@@ -27,18 +27,26 @@ from pacbayes.data.tasks import check_bound_set
 from pacbayes.devices import CPU, device_of
 from pacbayes.engine.evaluation import sampler
 from pacbayes.networks import quadrature
-from pacbayes.networks.gaussian import (
+from pacbayes.networks.network import Network
+from pacbayes.networks.plain import plain_copy, plain_tensor
+from pacbayes.networks.posterior import (
     digest_outside,
+    draws_key,
     gaussians,
     has_state_outside,
     kl_by_part,
     parts_of,
 )
-from pacbayes.networks.keys import draws_key
-from pacbayes.networks.network import Network
-from pacbayes.networks.parts import Executor, Part, Sums, Work, in_turn
-from pacbayes.networks.plain import plain_copy, plain_tensor
-from pacbayes.networks.risk import EmpiricalRisk, exact_risk, keyed_risk
+from pacbayes.networks.risk import (
+    EmpiricalRisk,
+    Executor,
+    Part,
+    Sums,
+    Work,
+    exact_risk,
+    in_turn,
+    keyed_risk,
+)
 from pacbayes.networks.stochastic import drawn_means
 
 __all__ = [

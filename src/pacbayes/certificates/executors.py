@@ -30,7 +30,7 @@ import pacbayes
 from pacbayes.devices import CPU
 from pacbayes.engine.library import available
 from pacbayes.extras import require
-from pacbayes.networks.parts import Part, Sums, Work
+from pacbayes.networks.risk import Part, Sums, Work
 
 __all__ = ["connected", "dask_parts"]
 

@@ -18,20 +18,18 @@ from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
 from pacbayes.devices import CPU, device_of
 from pacbayes.losses.bounded import of_units
-from pacbayes.networks.bodies import Dense, Deterministic
-from pacbayes.networks.evaluated import Evaluated
-from pacbayes.networks.keys import draws_key
+from pacbayes.networks.bodies import Dense, Deterministic, Evaluated
 from pacbayes.networks.network import Network
 from pacbayes.networks.plain import plain_copy
-from pacbayes.networks.risk import EmpiricalRisk
-from pacbayes.networks.weights import (
+from pacbayes.networks.posterior import Weights, draws_key
+from pacbayes.networks.predictors import (
     DrawnNetwork,
-    Weights,
     are_errors,
     count_errors,
     draw_network,
     prior_weights,
 )
+from pacbayes.networks.risk import EmpiricalRisk
 from pacbayes.randomness import keyed_generator
 
 __all__ = ["certify_drawn", "certify_fixed", "certify_network", "prior_error"]

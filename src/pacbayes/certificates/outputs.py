@@ -22,11 +22,9 @@ from pacbayes.data.foreign import ask
 from pacbayes.data.sample import check_sample
 from pacbayes.data.tasks import all_finite
 from pacbayes.losses.bounded import LOSSES, LossName
-from pacbayes.networks.expectations import OutputActivation
-from pacbayes.networks.gaussian import digest_outside, has_state_outside, kl_by_part
-from pacbayes.networks.keys import outputs_key
-from pacbayes.networks.outputs import OutputNetwork
+from pacbayes.networks.outputs import OutputActivation, OutputNetwork
 from pacbayes.networks.plain import plain_copy
+from pacbayes.networks.posterior import digest_outside, has_state_outside, kl_by_part, outputs_key
 from pacbayes.networks.risk import keyed_mean
 
 __all__ = ["LOSSES", "LossName", "certify_outputs"]

@@ -131,7 +131,7 @@ def certify(
     from pacbayes.cli import console, progress
     from pacbayes.cli.predict import printable
     from pacbayes.devices import CPU, device_named
-    from pacbayes.networks.parts import in_turn
+    from pacbayes.networks.risk import in_turn
 
     place = device_named(device)
     opened = folders.open_run(run)

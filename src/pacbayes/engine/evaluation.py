@@ -18,11 +18,9 @@ from pacbayes.engine.library import library
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS, sign_of
 from pacbayes.networks.bodies import Dense
-from pacbayes.networks.gaussian import Gaussian
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianLinear, law_of, variance
 from pacbayes.networks.network import Network
-from pacbayes.networks.places import Places
-from pacbayes.networks.sampler import Sampler, TorchSampler, is_placed
+from pacbayes.networks.sampler import Places, Sampler, TorchSampler, is_placed
 
 __all__ = ["NativeSampler", "sampler"]
 
@@ -72,7 +70,7 @@ class NativeSampler:
             and _functions(network)[0] in _ACTIVATIONS
             and all(t.device.type == "cpu" and bool(t.isfinite().all()) for t in tensors)
             and all(
-                bool((_variance(layer.bias) > 1e-200).all())
+                bool((variance(law_of(layer.bias)) > 1e-200).all())
                 for layer in (*body.layers, network.layer)
             )
         )
@@ -143,17 +141,13 @@ def _layers(network: Network) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
     assert isinstance(network.body, Dense)
     for layer in (*network.body.layers, network.layer):
         weight, bias = layer.weight, layer.bias
-        spread = _variance(weight)
+        spread = variance(law_of(weight))
         found.append(
             (
                 weight.mean.detach().double().contiguous(),
                 bias.mean.detach().double().contiguous(),
                 (spread.expand_as(weight.mean) if weight.learned_scale else spread).contiguous(),
-                _variance(bias).expand_as(bias.mean).contiguous(),
+                variance(law_of(bias)).expand_as(bias.mean).contiguous(),
             )
         )
     return found
-
-
-def _variance(gaussian: Gaussian) -> Tensor:
-    return (2 * gaussian.log_scale.detach().double()).exp()

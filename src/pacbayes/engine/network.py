@@ -14,10 +14,10 @@ from torch import Tensor
 
 from pacbayes.engine.interface import Activation, AdamTensor, Estimator, Training, Update
 from pacbayes.engine.library import Engine, address, unfit
+from pacbayes.networks.activations import leave_one_out
 from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.networks.bodies import Dense
-from pacbayes.networks.draws import leave_one_out
-from pacbayes.networks.gaussian import Gaussian
+from pacbayes.networks.families.diagonal import Gaussian, law_of, trained, variance
 from pacbayes.networks.network import Network
 
 __all__ = ["NativeEngine", "unsupported"]
@@ -40,7 +40,8 @@ def unsupported(network: Network, x: Tensor) -> str | None:
         return "the native engine takes layers that share no weights"
     if len({g.learned_scale for g in gaussians}) != 1:
         return "the native engine takes scales that are all learned or all fixed"
-    if any(not torch.equal(w.log_scale, b.log_scale) for w, b in pairs if not w.learned_scale):
+    fixed = ((law_of(w), law_of(b)) for w, b in pairs if not w.learned_scale)
+    if any(not torch.equal(variance(w), variance(b)) for w, b in fixed):
         return "the native engine takes one fixed scale for the weights and bias of a layer"
     return None
 
@@ -72,9 +73,8 @@ class NativeEngine(Engine):
             learned=architecture.learned_scale,
             least_samples=2 if scored else 1,
         )
-        self._trained = [(g.mean, g.prior_mean, g.prior_log_scale) for g in gaussians] + [
-            (g.log_scale, None, g.prior_log_scale) for g in gaussians if g.learned_scale
-        ]
+        every = [trained(g) for g in gaussians]
+        self._trained = [own[0] for own in every] + [t for own in every for t in own[1:]]
         self._steps = torch.zeros(())  # one counter for all of Adam's slots
         self._adam_addresses: list[tuple[int | None, ...]] = []
 
@@ -217,9 +217,6 @@ def _gaussians(network: Network) -> list[Gaussian]:
 
 def _parameters(network: Network) -> list[Tensor]:
     """Layer by layer: means of weights and of biases, then their log-scales."""
-    pairs = _gaussians(network)
-    return [
-        t
-        for weight, bias in zip(pairs[::2], pairs[1::2], strict=True)
-        for t in (weight.mean, bias.mean, weight.log_scale, bias.log_scale)
-    ]
+    laws = [law_of(g).posterior for g in _gaussians(network)]
+    pairs = zip(laws[::2], laws[1::2], strict=True)
+    return [t for both in pairs for same in zip(*both, strict=True) for t in same]

@@ -30,9 +30,9 @@ from pacbayes.data.tasks import Task
 from pacbayes.export.predictors import weights_at
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import predict, read_rows
-from pacbayes.networks.evaluated import Evaluated
+from pacbayes.networks.bodies import Evaluated
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import scores
+from pacbayes.networks.predictors import scores
 
 __all__ = ["Library", "Rows", "is_table", "rows_for"]
 

@@ -39,7 +39,7 @@ from pacbayes.files import file_sha256, write_atomically
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import certified_predictor
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import prior_weights
+from pacbayes.networks.predictors import prior_weights
 
 __all__ = ["Export", "covering_certificate", "export_run"]
 

@@ -25,11 +25,10 @@ from pacbayes.choices import Predictor
 from pacbayes.data.frame import Kind
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
-from pacbayes.networks.bodies import Body, Dense, Deterministic
-from pacbayes.networks.evaluated import Evaluated
-from pacbayes.networks.gaussian import gaussians
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.bodies import Body, Dense, Deterministic, Evaluated
+from pacbayes.networks.families.diagonal import GaussianLinear, drawn, law_of
 from pacbayes.networks.network import Network
+from pacbayes.networks.posterior import gaussians
 
 __all__ = [
     "NORMAL",
@@ -367,6 +366,6 @@ def weights_at(body: Evaluated, noise: Tensor) -> dict[str, Tensor]:
     weights, start = {}, 0
     for name, g in gaussians(body.posterior).items():
         own = noise[start : start + g.mean.numel()].reshape(g.mean.shape)
-        weights[name] = (g.mean + g.log_scale.exp() * own).detach()
+        weights[name] = drawn(law_of(g), own)
         start += g.mean.numel()
     return weights

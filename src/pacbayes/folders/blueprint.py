@@ -17,14 +17,20 @@ from pacbayes.devices import CPU
 from pacbayes.folders.code import allow
 from pacbayes.folders.record import ModuleRecord, RunRecord
 from pacbayes.networks.architecture import build_network
-from pacbayes.networks.grouping import grouped
-from pacbayes.networks.modules import Convolutions, OwnModule, Shape, named_function
+from pacbayes.networks.families.diagonal import Law
+from pacbayes.networks.modules import Convolutions, OwnModule, Shape, grouped, named_function
 from pacbayes.networks.network import Network
 from pacbayes.networks.stochastic import draw_order, stochastic
 from pacbayes.randomness import stream
 from pacbayes.settings import Settings
-from pacbayes.training.learning import PlainTraining, augmentation, same_scores, settled
-from pacbayes.training.priors import Teacher, as_prior
+from pacbayes.training.priors import (
+    PlainTraining,
+    Teacher,
+    as_prior,
+    augmentation,
+    same_scores,
+    settled,
+)
 
 __all__ = ["Blueprint", "Choice", "Named", "chosen"]
 
@@ -135,7 +141,7 @@ class Blueprint:
         if self.architecture is None:
             return None
         order = draw_order(network)
-        own = {f"{start.name}.{kind}" for start in order for kind in _GAUSSIAN}
+        own = {f"{start.name}.{kind}" for start in order for kind in Law._fields}
         outside = {k: tuple(v.shape) for k, v in network.state_dict().items() if k not in own}
         return ModuleRecord(
             architecture=self.architecture,
@@ -182,9 +188,6 @@ class Blueprint:
             seed=None if s.prior_fraction else s.seed,
             example=self._zeros(),
         )
-
-
-_GAUSSIAN = ("mean", "log_scale", "prior_mean", "prior_log_scale")
 
 
 def _unflatten(shape: Shape) -> nn.Module:

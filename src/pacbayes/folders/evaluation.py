@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from pacbayes.files import DamagedFileError
 from pacbayes.folders.folder import Run
-from pacbayes.networks.bodies import Deterministic
-from pacbayes.networks.evaluated import Evaluated
+from pacbayes.networks.bodies import Deterministic, Evaluated
 
 __all__ = ["module_body"]
 

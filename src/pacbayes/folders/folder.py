@@ -36,10 +36,10 @@ from pacbayes.folders.code import allowed_copy
 from pacbayes.folders.features import encoding_of
 from pacbayes.folders.record import RunRecord
 from pacbayes.folders.versions import versions
-from pacbayes.networks.gaussian import gaussians
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import prior_weights
+from pacbayes.networks.posterior import gaussians
+from pacbayes.networks.predictors import prior_weights
 from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import read_history, recorded
 from pacbayes.training.loop import Evaluation

@@ -23,10 +23,10 @@ from pacbayes.files import save_json
 from pacbayes.folders.folder import Run
 from pacbayes.folders.record import DataRecord
 from pacbayes.networks.network import Network
-from pacbayes.networks.predictors import decide
+from pacbayes.networks.posterior import Weights
+from pacbayes.networks.predictors import decide, prior_weights, scores
 from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.networks.sampler import is_placed
-from pacbayes.networks.weights import Weights, prior_weights, scores
 from pacbayes.randomness import seeded
 
 __all__ = [

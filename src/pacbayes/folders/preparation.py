@@ -40,9 +40,8 @@ from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import restore
-from pacbayes.training.learning import PlainTraining
 from pacbayes.training.loop import Progress, run_to_end
-from pacbayes.training.priors import Teacher, split
+from pacbayes.training.priors import PlainTraining, Teacher, split
 
 __all__ = ["learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
 

@@ -35,7 +35,7 @@ from pacbayes.folders.versions import versions
 from pacbayes.folders.writing import writing
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import Weights
+from pacbayes.networks.posterior import Weights
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split

@@ -1,4 +1,4 @@
-"""Activations as sampling rules: T activations from the moments of their pre-activations.
+"""Draws with their gradients, and activations as sampling rules.
 
 A rule takes mean and deviation of independent Gaussian pre-activations, (B, d) at the first layer
 and (T, B, d) above it, and returns T samples of the activations. Weights are never drawn: given the
@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.special import log_ndtr
 
-from pacbayes.networks.draws import Draw
 from pacbayes.randomness import normal, uniform
 
 __all__ = [
     "FUNCTIONS",
+    "Draw",
     "Rule",
+    "estimate",
+    "leave_one_out",
     "log_sign_probability",
+    "no_baseline",
     "relu",
     "sample_sign",
     "sigmoid",
@@ -30,6 +34,54 @@ __all__ = [
     "sign_of",
     "sign_straight",
 ]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """T samples for each of B examples.
+
+    Attributes:
+        value: the samples, (T, B) for an output and (T, B, d) for activations. Their autograd graph
+            holds the *pathwise* part of the gradient.
+        log_prob: log-probability of everything sampled *without* a path, (T, B), or a scalar zero
+            if every sample has one.
+    """
+
+    value: Tensor
+    log_prob: Tensor
+
+
+def estimate(draw: Draw, baseline: Tensor | float = 0.0) -> Tensor:
+    r"""Join value and score into one tensor with the right value and an unbiased gradient.
+
+    Forward this is the sampled value v; backward it is ∇v + (v − b)·∇log p, whose expectation is
+    ∇E[v] for every baseline b independent of the sample it is subtracted from. Pathwise,
+    REINFORCE and marginalised REINFORCE (eq. local_reinforce) differ only in what a draw counts
+    as log p.
+
+    Returns:
+        (T, B), to be averaged over T.
+    """
+    v, log_p = draw.value, draw.log_prob
+    return v + (v.detach() - baseline) * (log_p - log_p.detach())
+
+
+def no_baseline(value: Tensor) -> float:
+    """b = 0: plain REINFORCE."""
+    return 0.0
+
+
+def leave_one_out(value: Tensor) -> Tensor:
+    r"""Baseline b_t = Σ_{s≠t} v_s / (T − 1): the other samples of the same example.
+
+    Independent of sample t, hence free of bias (Kool, van Hoof & Welling 2019).
+    """
+    T = value.shape[0]
+    if T < 2:
+        raise ValueError(f"leave-one-out needs at least 2 samples, got {T}")
+    v = value.detach()
+    return (v.sum(0) - v) / (T - 1)
+
 
 Rule = Callable[[Tensor, Tensor, int], Draw]
 

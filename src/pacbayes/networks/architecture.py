@@ -12,11 +12,10 @@ from torch import nn
 from pacbayes.choices import Activation, Estimator
 from pacbayes.data.tasks import Task, task_of
 from pacbayes.networks import activations, heads
-from pacbayes.networks.activations import Rule
+from pacbayes.networks.activations import Rule, leave_one_out, no_baseline
 from pacbayes.networks.bodies import Body, Dense, Deterministic
-from pacbayes.networks.draws import leave_one_out, no_baseline
+from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.heads import Head
-from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Baseline, Network
 from pacbayes.randomness import seeded
 from pacbayes.settings import Settings
@@ -41,7 +40,7 @@ _MARGINAL = _Estimation(activations.sign, activations.sign, heads.aggregated, no
 _STRAIGHT = activations.sign_straight
 _SIGN: dict[Estimator, _Estimation] = {
     "marginal": _MARGINAL,
-    "reinforce": _MARGINAL,  # these two draw weights in training (`networks.weights`)
+    "reinforce": _MARGINAL,  # these two draw weights in training (`networks.predictors`)
     "reinforce-per-example": _MARGINAL,
     "leave-one-out": _MARGINAL._replace(baseline=leave_one_out),
     "straight-through": _Estimation(_STRAIGHT, _STRAIGHT, heads.aggregated, no_baseline),

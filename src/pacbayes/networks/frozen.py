@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pacbayes.data.foreign import ask
 from pacbayes.data.idx import cache_folder
 from pacbayes.files import DamagedFileError, load_tensors, save_tensors
-from pacbayes.networks.gaussian import Gaussian
+from pacbayes.networks.families.diagonal import Gaussian
 
 __all__ = ["frozen_features", "frozen_sha256"]
 

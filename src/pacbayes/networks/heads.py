@@ -11,9 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pacbayes.networks.activations import log_sign_probability, sample_sign
-from pacbayes.networks.draws import Draw
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.activations import Draw, log_sign_probability, sample_sign
+from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.quadrature import label_probability, win_probabilities
 
 __all__ = ["HEADS", "Head", "aggregated", "differenced", "of_label", "sampled"]

@@ -18,9 +18,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 
+from pacbayes.devices import CPU
 from pacbayes.randomness import redirected, seeded
 
-__all__ = ["Convolutions", "ModuleArchitecture", "OwnModule", "Shape", "named_function"]
+__all__ = ["Convolutions", "ModuleArchitecture", "OwnModule", "Shape", "grouped", "named_function"]
 
 Shape = tuple[int, ...]
 _LEAST_SIDE = 9  # of images that a kernel of 5 and one of 3, with strides of 2, leave a pixel of
@@ -220,3 +221,23 @@ def _first_weights(seed: int) -> Iterator[None]:
     """Let layers take their first weights from a stream of the seed, not from torch's generator."""
     with seeded(seed, "network"), redirected():
         yield
+
+
+def grouped(module: nn.Module, groups: tuple[int, ...]) -> nn.Sequential:
+    """Put the probability of every group on top of a module with scores of finer classes.
+
+    P(group | x) = Σ softmax(scores)_c over the classes c of the group. Two groups have one score,
+    P(1 | x) − P(0 | x).
+
+    Args:
+        groups: the group of every finer class, from 0.
+    """
+    count = max(groups) + 1
+    members = torch.zeros(count, len(groups), device=CPU)
+    members[list(groups), list(range(len(groups)))] = 1.0
+    weight = members[1:] - members[:1] if count == 2 else members
+    last = nn.Linear(len(groups), len(weight), device=CPU)
+    with torch.no_grad():
+        last.weight.copy_(weight)
+        last.bias.zero_()
+    return nn.Sequential(module, nn.Softmax(-1), last)

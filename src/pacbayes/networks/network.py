@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.special import ndtr
 
 from pacbayes.data.tasks import Task, task_of
-from pacbayes.networks import heads
-from pacbayes.networks.bodies import Body, Freshness, Sampled
-from pacbayes.networks.draws import Draw, estimate, no_baseline
-from pacbayes.networks.gaussian import digest_outside, digest_prior, gaussians
+from pacbayes.networks import activations, heads
+from pacbayes.networks.activations import Draw, estimate, no_baseline
+from pacbayes.networks.bodies import Body, Dense, Freshness, Sampled
+from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.heads import Head
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.posterior import digest_outside, digest_prior, names_of_posterior
 
 if TYPE_CHECKING:
     from pacbayes.networks.architecture import DenseArchitecture
 
-__all__ = ["Baseline", "Network"]
+__all__ = ["LARGEST_SUM", "Baseline", "Network", "exact_aggregate"]
 
 Baseline = Callable[[Tensor], Tensor | float]
 
@@ -92,7 +95,7 @@ class Network(nn.Module):
 
     def prior_state(self) -> dict[str, Tensor]:
         """Return everything that predicts or bounds and is not Q: the prior, and what is frozen."""
-        own = {f"{name}.{kind}" for name in gaussians(self) for kind in ("mean", "log_scale")}
+        own = names_of_posterior(self)
         return {name: t for name, t in self.state_dict().items() if name not in own}
 
     @property
@@ -147,3 +150,57 @@ class Network(nn.Module):
         """Return entry y of `forward` for k > 2 classes, (B,): all that a training step needs."""
         draw = heads.of_label(self.layer, self._activations(x, T), y)
         return estimate(draw, self.baseline(draw.value)).mean(0)
+
+
+LARGEST_SUM = 2**24  # conditional probabilities in one layer's table, about 128 MB in float64
+
+
+def exact_aggregate(network: Network, x: Tensor) -> Tensor:
+    r"""Return F_Q(x), (B,), or every class's probability, (B, k), summed over all activations.
+
+        F_Q(x) = Σ_{a₁} … Σ_{a_{L−1}} erf(…a_{L−1}…) Q̃_{L−1}(a_{L−1}|a_{L−2}) … Q̃₁(a₁|x)
+
+    (eq. iterated_integral).
+
+    It is differentiable, so it is the ground truth for gradients too. The cost grows as
+    2^(d_l + d_{l+1}). Without hidden layers nothing is summed.
+
+    Raises:
+        ValueError: an activation is not sign, or the sum is too large.
+    """
+    a, weight = x, None  # activations (states, d) and their probabilities (B, states)
+    if isinstance(network.body, Dense):
+        _refuse(network.body, len(x))
+        for layer in network.body.layers:
+            states = sign_vectors(layer.bias.mean.shape[0], x)  # (2^d, d)
+            mean, deviation = layer.moments(a)
+            up = ndtr(mean / deviation).unsqueeze(-2)  # (B or states below, 1, d)
+            conditional = torch.where(states > 0, up, 1 - up).prod(-1)  # (…, 2^d)
+            weight = conditional if weight is None else weight @ conditional
+            a = states
+    elif network.freshness != "exact":
+        raise ValueError(
+            "an exact sum needs a dense sign network or a deterministic body; sample instead"
+        )
+    else:
+        a = network.body.draw(x, 1).value.squeeze(0)
+    output = heads.aggregated(network.layer, Draw(a.unsqueeze(0), a.new_zeros(()))).value[0]
+    return output if weight is None else weight @ output
+
+
+def sign_vectors(d: int, like: Tensor) -> Tensor:
+    """All of {−1, +1}^d, (2^d, d)."""
+    return like.new_tensor(list(itertools.product((-1.0, 1.0), repeat=d)))
+
+
+def _refuse(body: Dense, batch: int) -> None:
+    if not set(body.rules) <= {activations.sign, activations.sign_straight}:
+        raise ValueError("only sign activations can be summed exactly; sample instead")
+    widths = [layer.bias.mean.shape[0] for layer in body.layers]
+    rows = [batch, *(2**d for d in widths[:-1])]
+    largest = max(r * 2**d * d for r, d in zip(rows, widths, strict=True))
+    if largest > LARGEST_SUM:
+        raise ValueError(
+            f"the exact sum over widths {widths} for {batch} examples needs {largest} numbers, "
+            f"more than the limit of {LARGEST_SUM}; sample instead"
+        )

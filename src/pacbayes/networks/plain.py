@@ -24,14 +24,12 @@ from torch import Tensor, nn
 from pacbayes.data.tasks import Binary, Classes, Task
 from pacbayes.devices import in_float64, wide
 from pacbayes.networks.activations import FUNCTIONS
-from pacbayes.networks.bodies import Body, Dense, Deterministic, Sampled
-from pacbayes.networks.evaluated import Evaluated, place
-from pacbayes.networks.expectations import ACTIVATIONS, OutputActivation, Strip
-from pacbayes.networks.gaussian import Gaussian, gaussians, law_of, parts_of
+from pacbayes.networks.bodies import Body, Dense, Deterministic, Evaluated, Sampled, place
+from pacbayes.networks.families.diagonal import Gaussian, GaussianLinear, law_of, rebuilt
 from pacbayes.networks.heads import HEADS
-from pacbayes.networks.layers import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.networks.outputs import OutputNetwork
+from pacbayes.networks.outputs import ACTIVATIONS, OutputActivation, OutputNetwork, Strip
+from pacbayes.networks.posterior import gaussians, parts_of
 
 __all__ = ["holds_arrays", "plain_copy", "plain_tensor"]
 
@@ -162,14 +160,11 @@ def _gaussian(part: object, name: str) -> Gaussian:
     for key, tensor in tensors.items():
         if not tensor.is_floating_point():
             raise _fault(f"{name}.{key} has numbers of the type {tensor.dtype}")
-    mean = tensors.get("mean", torch.zeros(()))
-    made = Gaussian(*mean.shape, learned_scale="log_scale" in state["_parameters"], mean=mean)
+    try:
+        made = rebuilt(tensors, learned_scale="log_scale" in state["_parameters"])
+    except ValueError as error:
+        raise _fault(f"{name}.{error}") from None
     _compare(part, made, name)
-    for key, own in law_of(made)._asdict().items():
-        if tensors[key].shape != own.shape:
-            shapes = f"{tuple(tensors[key].shape)} instead of {tuple(own.shape)}"
-            raise _fault(f"{name}.{key} has the shape {shapes}")
-        own.data = tensors[key].clone(memory_format=torch.contiguous_format)
     return made
 
 

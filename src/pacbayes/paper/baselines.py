@@ -21,11 +21,10 @@ from pacbayes.bounds import catoni_c
 from pacbayes.data.tasks import Binary, check_examples, linear
 from pacbayes.engine.interface import Activation, Estimator
 from pacbayes.engine.library import Engine, unfit
-from pacbayes.networks.draws import Draw, estimate
+from pacbayes.networks.activations import Draw, estimate
 from pacbayes.randomness import generator_on, redirected, uniform
 from pacbayes.settings import Settings
-from pacbayes.training.loop import EVALUATIONS, Evaluation, Loop
-from pacbayes.training.schedules import CONSTANT, Schedule
+from pacbayes.training.loop import CONSTANT, EVALUATIONS, Evaluation, Loop, Schedule
 
 __all__ = ["MLP", "Fitting", "MLPFitting", "PBGFitting", "PBGNet"]
 

@@ -32,8 +32,7 @@ from pacbayes.paper.store import Reset, Store, Summary, read_folder
 from pacbayes.randomness import permutation, seeded
 from pacbayes.settings import Settings
 from pacbayes.training.checkpoints import restore
-from pacbayes.training.loop import hopeless, run_to_end
-from pacbayes.training.schedules import SCHEDULES
+from pacbayes.training.loop import SCHEDULES, hopeless, run_to_end
 
 __all__ = ["ATTEMPTS", "attempt", "examples", "run"]
 

@@ -17,10 +17,10 @@ from pacbayes.data import load
 from pacbayes.extras import require
 from pacbayes.files import write_atomically
 from pacbayes.networks import heads
+from pacbayes.networks.activations import Draw, estimate, leave_one_out
 from pacbayes.networks.architecture import ESTIMATORS_OF_MANY, DenseArchitecture, build_network
-from pacbayes.networks.draws import Draw, estimate, leave_one_out
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import draw_weights
+from pacbayes.networks.predictors import draw_weights
 from pacbayes.paper import printed
 from pacbayes.paper.store import Store
 from pacbayes.paper.sweep import Sweep

@@ -28,10 +28,10 @@ from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import TestErrors
 from pacbayes.folders.record import RunRecord
 from pacbayes.folders.several import planned_runs, scale_text
-from pacbayes.networks.gaussian import gaussians, kl_by_part
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import log_ratios
+from pacbayes.networks.posterior import gaussians, kl_by_part
+from pacbayes.networks.predictors import log_ratios
 from pacbayes.report.answers import guess
 from pacbayes.report.charts import Mark
 from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, Unit, portable

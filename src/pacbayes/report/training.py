@@ -10,8 +10,9 @@ import torch
 
 from pacbayes.bounds import percent_up
 from pacbayes.certificates.explanation import layer_of
-from pacbayes.networks.gaussian import Gaussian, gaussians
+from pacbayes.networks.families.diagonal import Gaussian, Law, law_of, ratio, shift
 from pacbayes.networks.network import Network
+from pacbayes.networks.posterior import gaussians
 from pacbayes.report.charts import Mark, Series, bars, histogram, line_chart
 from pacbayes.report.contents import Contents
 from pacbayes.report.markup import (
@@ -223,8 +224,8 @@ def layer_movements(
     """
     layers = _by_layer(network)
     everything = list(chain(*layers.values()))
-    farthest = _joined(_shift, everything).abs().max().item() or 1.0
-    low, high = _joined(_ratio, everything).aminmax()
+    farthest = _joined(shift, everything).abs().max().item() or 1.0
+    low, high = _joined(ratio, everything).aminmax()
     scales = (low.item(), high.item())
     shown = {layer: (names or {}).get(layer, layer) for layer in layers}
     return tuple(
@@ -236,7 +237,7 @@ def _movement(
     layer: str, parts: list[Gaussian], farthest: float, scales: tuple[float, float]
 ) -> LayerMovement:
     """Return the movement of a layer; means reach ±`farthest`, and `scales` are ends of an axis."""
-    shifts, ratios = _joined(_shift, parts), _joined(_ratio, parts)
+    shifts, ratios = _joined(shift, parts), _joined(ratio, parts)
     low, high = scales
     return LayerMovement(
         layer=layer,
@@ -258,20 +259,8 @@ def _by_layer(network: Network) -> dict[str, list[Gaussian]]:
     return found
 
 
-def _joined(values: Callable[[Gaussian], torch.Tensor], parts: list[Gaussian]) -> torch.Tensor:
-    return torch.cat(list(map(values, parts)))
-
-
-def _shift(g: Gaussian) -> torch.Tensor:
-    """Return (μ − μ₀)/σ₀."""
-    moved = g.mean.double() - g.prior_mean.double()
-    return (moved * (-g.prior_log_scale.double()).exp()).flatten()
-
-
-def _ratio(g: Gaussian) -> torch.Tensor:
-    """Return σ/σ₀."""
-    ratio = (g.log_scale.double() - g.prior_log_scale.double()).exp()
-    return ratio.expand(g.mean.shape).flatten()
+def _joined(values: Callable[[Law], torch.Tensor], parts: list[Gaussian]) -> torch.Tensor:
+    return torch.cat([values(law_of(g)) for g in parts])
 
 
 def _quantiles(values: torch.Tensor) -> tuple[float, float, float]:

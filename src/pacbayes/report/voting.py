@@ -15,7 +15,7 @@ from pacbayes.data.encoding import BooleanCode, CategoryCode, NumberCode
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import TestErrors, count_test_errors, draw_labels, votes_of
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import prior_weights, scores
+from pacbayes.networks.predictors import prior_weights, scores
 from pacbayes.randomness import permutation, seeded
 from pacbayes.report.answers import Answers, DoubtfulExample, Floats, confusion, image_of
 

@@ -22,9 +22,8 @@ from pacbayes.data.dataset import classes_of
 from pacbayes.data.preprocessing import fitted, in_numbers, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.engine.evaluation import sampler
-from pacbayes.networks.keys import draws_key
-from pacbayes.networks.predictors import Decisions, decide
-from pacbayes.networks.weights import draw_network, prior_weights
+from pacbayes.networks.posterior import draws_key
+from pacbayes.networks.predictors import Decisions, decide, draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
 from pacbayes.sklearn.carrying import carried, restored
 from pacbayes.sklearn.certifying import certificate_or_warning, kept_if_steady

@@ -32,7 +32,7 @@ from pacbayes.folders.folder import Run
 from pacbayes.folders.preparation import record_run
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import prior_weights
+from pacbayes.networks.predictors import prior_weights
 from pacbayes.settings import Settings
 from pacbayes.sklearn.parameters import Input, flat
 from pacbayes.training.checkpoints import read_history

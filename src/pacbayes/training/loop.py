@@ -17,23 +17,64 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pacbayes.choices import Protocol
 from pacbayes.devices import CPU, device_of
 from pacbayes.randomness import Generators, drawing_from, permutation, stream
 from pacbayes.settings import Settings
-from pacbayes.training.schedules import SCHEDULES, Schedule
 
 __all__ = [
     "CHECKPOINT_SECONDS",
+    "CONSTANT",
     "EVALUATIONS",
+    "SCHEDULES",
     "VACUOUS",
     "Batch",
     "Evaluation",
     "Loop",
     "Progress",
+    "Schedule",
+    "halvings",
     "hopeless",
     "learned_nothing",
     "run_to_end",
+    "warm_cosine",
 ]
+
+
+def halvings(bounds: Sequence[float]) -> int:
+    """Return how often the paper's rule has halved the rate.
+
+    It halves whenever an evaluation is not below the smaller of the two before it.
+    """
+    return sum(bounds[i] >= min(bounds[i - 2 : i]) for i in range(2, len(bounds)))
+
+
+def warm_cosine(t: float, warm: float = 0.05) -> float:
+    """Rise linearly for the first twentieth of the run, then fall to zero along a cosine."""
+    return min(1.0, (t + 1e-3) / warm) * 0.5 * (1 + math.cos(math.pi * t))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate and the early end of a run.
+
+    Attributes:
+        factor: of the initial learning rate, given the bounds of all evaluations so far and the
+            completed fraction of the run.
+        gives_up: whether a run that has learned nothing after ten epochs ends, and steps too
+            small to matter are skipped, as in the paper.
+    """
+
+    factor: Callable[[Sequence[float], float], float]
+    gives_up: bool = False
+
+
+SCHEDULES: dict[Protocol, Schedule] = {
+    "paper": Schedule(lambda bounds, done: 0.5 ** halvings(bounds), gives_up=True),
+    "fast": Schedule(lambda bounds, done: warm_cosine(done)),
+}
+CONSTANT = Schedule(lambda bounds, done: 1.0, gives_up=True)
+
 
 EVALUATIONS = 2**62  # streams of evaluations, beyond those of any training step
 VACUOUS = 0.9995  # a bound from here on is 100 % to the paper's digits

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from pacbayes.bounds import ALPHA, kl_inverse
 from pacbayes.choices import Objective as ObjectiveName
 from pacbayes.devices import CPU
-from pacbayes.networks.gaussian import gaussians
+from pacbayes.networks.families.diagonal import add_slope
+from pacbayes.networks.posterior import gaussians
 from pacbayes.settings import Settings
 
 __all__ = [
@@ -97,24 +98,10 @@ OBJECTIVES: dict[ObjectiveName, type[Objective]] = {
 
 
 def backward_with_kl(risk: Tensor, network: nn.Module, coefficient: float) -> None:
-    """Leave the gradient of R_lin + coefficient·KL in every parameter (eq. basic_objective, 1/λ).
-
-    The KL's part is written out, (μ − μ₀)/σ₀² and σ²/σ₀² − 1 in ln σ: through autograd it would
-    cost as much as the rest of a small step.
-    """
+    """Leave the gradient of R_lin + coefficient·KL (eq. basic_objective, 1/λ) in parameters."""
     risk.backward()
-    with torch.no_grad():
-        for g in gaussians(network).values():
-            s0 = g.prior_log_scale
-            _add(g.mean, g.mean - g.prior_mean, coefficient * math.exp(-2 * s0.item()))
-            if isinstance(g.log_scale, nn.Parameter):
-                _add(g.log_scale, (2 * (g.log_scale - s0)).expm1_(), coefficient)
-
-
-def _add(p: nn.Parameter, slope: Tensor, factor: float) -> None:
-    if not p.requires_grad:
-        return
-    p.grad = slope * factor if p.grad is None else p.grad.add_(slope, alpha=factor)
+    for g in gaussians(network).values():
+        add_slope(g, coefficient)
 
 
 def catoni_objective(

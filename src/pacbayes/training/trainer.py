@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,11 +12,12 @@ from pacbayes.bounds import catoni
 from pacbayes.data.tasks import check_examples
 from pacbayes.devices import CPU, check_together, wide
 from pacbayes.engine.network import NativeEngine, unsupported
-from pacbayes.networks.draws import Draw, estimate
-from pacbayes.networks.gaussian import gaussians, kl
+from pacbayes.networks.activations import Draw, estimate
+from pacbayes.networks.families.diagonal import has_prior_scale, prior_scale
 from pacbayes.networks.network import Network
+from pacbayes.networks.posterior import gaussians, kl
+from pacbayes.networks.predictors import draw_weights
 from pacbayes.networks.risk import empirical_risk
-from pacbayes.networks.weights import draw_weights
 from pacbayes.settings import Settings
 from pacbayes.training.loop import EVALUATIONS, Batch, Evaluation, Loop
 from pacbayes.training.objectives import OBJECTIVES, backward_with_kl
@@ -30,12 +30,10 @@ def _refuse_other_scales(network: Network, settings: Settings) -> None:
     if "prior_scale" not in settings.model_fields_set:
         return
     for name, g in gaussians(network).items():
-        have = g.prior_log_scale.float()
-        wanted = torch.full_like(have, math.log(settings.prior_scale))
-        if not torch.isclose(have, wanted, rtol=1e-5, atol=1e-6):
+        if not has_prior_scale(g, settings.prior_scale):
             raise ValueError(
                 f"prior_scale={settings.prior_scale:g} in the settings has no effect: the prior of "
-                f"{name} has scale {g.prior_log_scale.exp().item():g}; build the network with it"
+                f"{name} has scale {prior_scale(g):g}; build the network with it"
             )
 
 
@@ -67,8 +65,7 @@ class Trainer(Loop):
     @property
     def negligible(self) -> float:
         """A four-thousandth of the prior's least standard deviation, or of a unit of log-scales."""
-        logs = [t for name, t in self.network.named_buffers() if name.endswith("prior_log_scale")]
-        return 2.5e-4 * min(1.0, *(t.min().exp().item() for t in logs))
+        return 2.5e-4 * min(1.0, *map(prior_scale, gaussians(self.network).values()))
 
     @property
     def lam(self) -> float:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pacbayes.networks.places import Places
+from pacbayes.networks.sampler import Places
 
 
 def test_more_examples_than_places_are_refused():

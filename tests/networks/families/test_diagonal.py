@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianConv2d, GaussianLinear
 
 
 def scaled(layer):

@@ -6,11 +6,11 @@ from torch import nn
 
 from pacbayes import dense_network, exact_aggregate
 from pacbayes.data.tasks import linear
+from pacbayes.networks.activations import Draw, estimate
 from pacbayes.networks.bodies import Deterministic
-from pacbayes.networks.draws import Draw, estimate
-from pacbayes.networks.layers import GaussianLinear
+from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.network import Network
-from pacbayes.networks.weights import draw_weights
+from pacbayes.networks.predictors import draw_weights
 
 X = torch.tensor([[0.5, -1.0], [1.0, 0.3], [-0.2, 0.8]], dtype=torch.float64)
 Y = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)

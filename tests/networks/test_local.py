@@ -6,10 +6,9 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d, conv2d
 
 from pacbayes import stochastic
-from pacbayes.networks import local_convolution
-from pacbayes.networks.gaussian import gaussians
-from pacbayes.networks.local import LocalDraws
-from pacbayes.networks.local_convolution import draw_convolution
+from pacbayes.networks import local
+from pacbayes.networks.local import LocalDraws, draw_convolution
+from pacbayes.networks.posterior import gaussians
 
 GEOMETRIES = [
     {},
@@ -36,7 +35,7 @@ def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         g = torch.Generator().manual_seed(4)
         return torch.randn(like.shape, generator=g, dtype=like.dtype)
 
-    monkeypatch.setattr(local_convolution, "_noise", noise)
+    monkeypatch.setattr(local, "_noise", noise)
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -48,7 +47,7 @@ def test_values_and_gradients_are_those_of_autograd(geometry, channels, monkeypa
     a, mean, variance, shift, spread = given
     z = draw_convolution(a, (mean, variance), (shift, spread), **geometry)
     deviation = conv2d(a.square(), variance, spread, **geometry).sqrt()
-    half = local_convolution._noise(z[:3])
+    half = local._noise(z[:3])
     noise = torch.cat([half, -half[:2]])
     expected = conv2d(a, mean, shift, **geometry) + deviation * noise
     assert torch.allclose(z, expected, rtol=1e-12)
@@ -72,13 +71,13 @@ def test_one_dimension_without_biases_has_the_gradient_of_differences(monkeypatc
 def test_only_wanted_gradients_are_computed(monkeypatch):
     a, mean, variance, shift, spread = parts(2, 1, 2)
     masks = []
-    real = local_convolution._gradients
+    real = local._gradients
 
     def recorded(*args):
         masks.append(args[-1])
         return real(*args)
 
-    monkeypatch.setattr(local_convolution, "_gradients", recorded)
+    monkeypatch.setattr(local, "_gradients", recorded)
     z = draw_convolution(a.detach(), (mean, variance.detach()), (shift, spread.detach()))
     z.sum().backward()
     assert masks == [[False, True, True]]  # of the means alone: fixed scales, first layer

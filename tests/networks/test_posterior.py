@@ -9,8 +9,8 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from pacbayes.networks.architecture import dense_network
-from pacbayes.networks.gaussian import Gaussian, kl, kl_by_part
-from pacbayes.networks.layers import GaussianConv2d, GaussianLinear
+from pacbayes.networks.families.diagonal import Gaussian, GaussianConv2d, GaussianLinear
+from pacbayes.networks.posterior import kl, kl_by_part
 
 
 def moved(gaussian: Gaussian) -> Gaussian:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pacbayes.training.schedules import halvings, warm_cosine
+from pacbayes.training.loop import halvings, warm_cosine
 
 
 def test_rate_is_halved_when_a_bound_is_not_below_the_smaller_of_the_two_before():
