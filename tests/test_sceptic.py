@@ -207,7 +207,7 @@ def test_a_table_names_the_package_that_reads_it(folder_of, pacbayes_without):
     [
         (),
         ("--version",),
-        *((name, "--help") for name in sorted(cli._NAMES)),
+        *((name, "--help") for name in sorted(cli._COMMANDS)),
         ("bound", "small-kl", "--risk", 0.1, "--kl", 5, "--n", 1000),
         ("bound", "catoni", "--risk", 0.1, "--kl", 5, "--n", 1000, "--json"),
     ],

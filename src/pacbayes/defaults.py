@@ -12,7 +12,6 @@ from typing import Any
 __all__ = [
     "LEAST_BOUND_SET",
     "LEAST_STEPS",
-    "OF_LEARNING",
     "WIDTHS",
     "batch_size",
     "bound_fraction",
@@ -26,14 +25,6 @@ __all__ = [
 WIDTHS = (100,)  # of the hidden layers of a network for tables
 LEAST_BOUND_SET = 8  # examples
 LEAST_STEPS = 3000  # of the optimiser, in which a prior learns
-OF_LEARNING = (  # settings without effect where the prior is data-free
-    "prior_epochs",
-    "prior_rate",
-    "prior_decay",
-    "prior_augmentation",
-    "prior_precision",
-    "prior_finer",
-)
 
 
 def prior_fraction(n: int) -> float:

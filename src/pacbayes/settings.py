@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -18,48 +20,196 @@ from pacbayes.choices import (
 from pacbayes.defaults import batch_size
 from pacbayes.paper import printed
 
-__all__ = ["MOST_EPOCHS", "Settings"]
+__all__ = ["MOST_EPOCHS", "OF_LEARNING", "OPTIONS", "Option", "Settings"]
 
 MOST_EPOCHS = 1_000_000
+NETWORKS = {"dense": "dense", "conv": "conv", "module": "a module of your own"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """How `pacbayes train` offers a setting, and where the setting has an effect.
+
+    Attributes:
+        panel: the heading under which the help lists it.
+        flags: on the command line, if they are not the setting's name.
+        default: on the command line; None leaves the setting to the protocol.
+        several: numbers separated by commas.
+        networks: the kinds of networks that have it, of `NETWORKS`.
+        learning: it is for a prior that learns.
+        objective: it is for this objective.
+        models: models other than networks have it too.
+    """
+
+    help: str
+    panel: str
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    default: str | None = None
+    several: bool = False
+    networks: tuple[str, ...] = tuple(NETWORKS)
+    learning: bool = False
+    objective: Objective | None = None
+    models: bool = False
+
+    def needs(self, network: str, objective: str | None, *, learned: bool) -> str | None:
+        """Return the option that is missing if this one has no effect; None if it has.
+
+        Args:
+            network: kind of the network.
+            learned: whether the prior learns from a part of the examples.
+        """
+        if network not in self.networks:
+            return "--network " + " or ".join(NETWORKS[kind] for kind in self.networks)
+        if self.learning and not learned:
+            return "a prior that learns; give --prior-fraction too"
+        if self.objective not in (None, objective):
+            return f"--objective {self.objective}"
+        return None
+
+
+_run = partial(Option, panel="Run")
+_network = partial(Option, panel="Network (posterior Q)")
+_prior = partial(Option, panel="Prior P")
+_learning = partial(_prior, learning=True)
+_objective = partial(Option, panel="Objective")
+_steps = partial(Option, panel="Optimisation")
+_OTHERS = ("conv", "module")  # networks that are not dense
 
 
 class Settings(BaseModel):
-    """A network, an objective and a schedule; `Settings.of` fills in a protocol's defaults."""
+    """A network, an objective and a schedule; `Settings.of` fills in a protocol's defaults.
+
+    What each field means is the help of its option, on the page of `pacbayes train`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: Protocol = "fast"
-    activation: Activation = "relu"
-    widths: tuple[int, ...] = (100, 100, 100)
-    estimator: Estimator = "leave-one-out"
-    learned_scale: bool = False
-    prior_scale: float = Field(1.0, ge=1e-9, le=1e9)  # float32 has squares of these
+    protocol: Annotated[
+        Protocol,
+        _run(
+            "Default settings, which the other options change.",
+            default="fast",
+            networks=("dense",),
+        ),
+    ] = "fast"
+    activation: Annotated[
+        Activation, _network("Hidden units.", default="relu", networks=("dense",))
+    ] = "relu"
+    widths: Annotated[
+        tuple[int, ...],
+        _network(
+            "Hidden layers, none for a linear model.  [default: 100; where the prior of images "
+            "learns, 100,100,100]",
+            several=True,
+            networks=("dense", "conv"),
+        ),
+    ] = (100, 100, 100)
+    estimator: Annotated[
+        Estimator,
+        _network(
+            f"Gradient of sign units: {', '.join(get_args(Estimator))}.",
+            metavar="NAME",
+            networks=("dense",),
+        ),
+    ] = "leave-one-out"
+    learned_scale: Annotated[
+        bool,
+        _network(
+            "Train the standard deviations of Q, or fix them.",
+            flags=("--learned-scale/--unit-scale",),
+        ),
+    ] = False
+    prior_scale: Annotated[
+        float,
+        _prior(
+            "Standard deviation of P, or several to try, each paid for: 0.02,0.05.", several=True
+        ),
+    ] = Field(1.0, ge=1e-9, le=1e9)  # float32 has squares of these
     prior_scales: tuple[float, ...] = ()  # all that are tried, prior_scale included; each pays
-    prior_fraction: float = Field(
-        0.0, ge=0, lt=1
-    )  # fraction of the examples that the prior learns from
-    prior_epochs: int = Field(100, ge=1, le=MOST_EPOCHS)  # epochs of learning the prior
-    prior_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
-    prior_decay: float = Field(0.0, ge=0, le=1)  # weight decay of a module that is a prior
-    prior_augmentation: Augmentation = "none"
-    prior_precision: Precision = "float32"  # of products when a module that is a prior learns
-    prior_finer: bool = False  # the prior learns finer classes, which the labels are groups of
-    objective: Objective = "fix-lambda"
-    lam: float | None = Field(
-        None, gt=1, allow_inf_nan=False
-    )  # λ or its initial value; None means n
-    lambda_rate: float = Field(1e-4, ge=0, allow_inf_nan=False)  # learning rate of ln λ
-    epochs: int = Field(200, ge=0, le=MOST_EPOCHS)  # 0 leaves Q at P
-    batch_size: int | None = Field(None, ge=1, le=2**31)  # None: n/100, between 16 and 512
-    learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
-    samples: int = Field(10, ge=1, le=10_000)  # T in training
-    kl_warmup: float = Field(0.0, ge=0, le=1)  # fraction of the run in which the KL's weight grows
-    evaluate_every: int = Field(5, ge=1, le=MOST_EPOCHS)  # epochs
-    evaluation_samples: int = Field(10, ge=1, le=10_000)  # T in evaluations
-    engine: Engine = "auto"  # native where possible
-    repeats: bool = False  # declares that examples naturally repeat
-    delta: float = Field(0.05, gt=0, lt=1)
-    seed: int = Field(0, ge=0, lt=2**63)
+    prior_fraction: Annotated[
+        float,
+        _prior(
+            "Fraction of the examples that P learns from; the bound uses the rest.  [default: 0; "
+            "of a table, half or more]"
+        ),
+    ] = Field(0.0, ge=0, lt=1)
+    prior_epochs: Annotated[int, _learning("Epochs of learning P.  [default: 100]")] = Field(
+        100, ge=1, le=MOST_EPOCHS
+    )
+    prior_rate: Annotated[float, _learning("Learning rate for P.  [default: 0.01]")] = Field(
+        0.01, gt=0, allow_inf_nan=False
+    )
+    prior_decay: Annotated[
+        float,
+        _learning(
+            "Weight decay for P, of networks other than dense.  [default: 0]", networks=_OTHERS
+        ),
+    ] = Field(0.0, ge=0, le=1)
+    prior_augmentation: Annotated[
+        Augmentation,
+        _learning("Rotate and shift the images P learns from, or crop and flip them."),
+    ] = "none"
+    prior_precision: Annotated[
+        Precision,
+        _learning(
+            "Precision in which P learns, for networks other than dense; bfloat16 is faster on "
+            "most GPUs.",
+            networks=_OTHERS,
+        ),
+    ] = "float32"
+    prior_finer: Annotated[
+        bool,
+        _learning(
+            "Let P learn finer classes if the data set has them, such as the ten digits of "
+            "binary-mnist.",
+            networks=_OTHERS,
+        ),
+    ] = False
+    objective: Annotated[
+        Objective,
+        _objective(
+            "Fix λ, learn it, or follow the small-kl bound.  [default: fix-lambda; small-kl with "
+            "--prior-fraction]"
+        ),
+    ] = "fix-lambda"
+    lam: Annotated[
+        float | None, _objective("λ, or where it starts.  [default: n]", flags=("--lambda",))
+    ] = Field(None, gt=1, allow_inf_nan=False)
+    lambda_rate: Annotated[
+        float,
+        _objective("Learning rate of ln λ, for optim-lambda.", objective="optim-lambda"),
+    ] = Field(1e-4, ge=0, allow_inf_nan=False)
+    epochs: Annotated[
+        int, _run("Passes over the data; 0 leaves Q at P.  [default: the protocol's]")
+    ] = Field(200, ge=0, le=MOST_EPOCHS)
+    batch_size: Annotated[
+        int | None, _steps("Examples per step.  [default: n/100, between 16 and 512]")
+    ] = Field(None, ge=1, le=2**31)
+    learning_rate: Annotated[float, _steps("Initial learning rate of Adam.")] = Field(
+        0.01, gt=0, allow_inf_nan=False
+    )
+    samples: Annotated[
+        int, _steps("Draws per example in training, T.", flags=("--samples", "-T"))
+    ] = Field(10, ge=1, le=10_000)
+    kl_warmup: Annotated[
+        float, _objective("Fraction of the run in which the weight of the KL grows.")
+    ] = Field(0.0, ge=0, le=1)
+    evaluate_every: Annotated[int, _steps("Epochs between evaluations.  [default: 5]")] = Field(
+        5, ge=1, le=MOST_EPOCHS
+    )
+    evaluation_samples: Annotated[
+        int, _steps("Draws per example in evaluations.  [default: 10]")
+    ] = Field(10, ge=1, le=10_000)
+    engine: Annotated[Engine, _steps("native where possible, or torch.")] = "auto"
+    repeats: Annotated[
+        bool,
+        Option("Declare that examples naturally repeat.", "Data", models=True),
+    ] = False
+    delta: Annotated[
+        float, _objective("δ of the bound that guides training.  [default: 0.05]", models=True)
+    ] = Field(0.05, gt=0, lt=1)
+    seed: Annotated[int, _run("Random seed.  [default: 0]", models=True)] = Field(0, ge=0, lt=2**63)
 
     @field_validator("widths", mode="before")
     @classmethod
@@ -175,3 +325,10 @@ _NEAR_A_LEARNED_PRIOR: dict[str, Any] = {
     "prior_scale": 0.03,
     "kl_warmup": 0.0,
 }
+OPTIONS = {
+    name: option
+    for name, field in Settings.model_fields.items()
+    for option in field.metadata
+    if isinstance(option, Option)
+}
+OF_LEARNING = tuple(name for name, option in OPTIONS.items() if option.learning)

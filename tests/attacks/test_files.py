@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pacbayes.bounds import disintegrated
-from pacbayes.cli.predict import harmless
+from pacbayes.cli.streams import harmless
 from pacbayes.data import DataError, arrays, load
 from pacbayes.data.arrays import unpacked
 from pacbayes.files import file_sha256, load_tensors, save_tensors

@@ -69,7 +69,8 @@ def test_bash_gets_a_script():
 
 def test_completing_does_without_torch():
     code = (
-        "import sys; from pacbayes.cli import completion as c; "
-        "c.datasets(''); c.columns(''); c.runs(''); sys.exit('torch' in sys.modules)"
+        "import sys; from pacbayes.cli import options as o; "
+        "o.complete_datasets(''), o.complete_columns(''), o.complete_runs(''); "
+        "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

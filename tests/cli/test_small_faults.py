@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacbayes.cli import inventory
+from pacbayes.cli import info
 from pacbayes.data import DataError, DataSource, idx
 from pacbayes.files import remove_parts, write_atomically
 
@@ -99,9 +99,9 @@ def test_info_reads_a_cache_as_far_as_it_can(monkeypatch, tmp_path):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "rglob", unreadable)
-    assert inventory._cached(tmp_path) == {"mnist": 0}
+    assert info._cached(tmp_path) == {"mnist": 0}
     monkeypatch.setattr(Path, "iterdir", unreadable)
-    assert inventory._cached(tmp_path) == {}
+    assert info._cached(tmp_path) == {}
 
 
 def test_a_mirror_that_fails_is_reported_at_once(caplog, tmp_path):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pacbayes import cli
-from pacbayes.cli.console import remark, shout
+from pacbayes.cli.streams import remark, shout
 
 BOUND = [sys.executable, "-m", "pacbayes", "bound", "small-kl", "--risk", "0.1", "--kl", "10"]
 BOUND += ["--n", "1000"]

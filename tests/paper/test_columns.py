@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pacbayes.defaults import OF_LEARNING
 from pacbayes.paper import printed
 from pacbayes.paper.columns import ADDED, COLUMNS, PAPER, chosen, grid
-from pacbayes.settings import Settings
+from pacbayes.settings import OF_LEARNING, Settings
 
 
 def test_the_papers_search_has_135_runs():

@@ -1,43 +1,49 @@
-"""The command line: parse, call, print. Only the commands that need PyTorch import it."""
+"""The command line: parse, call, print. A command is imported when it is called."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import pacbayes
-from pacbayes.cli.allow import allow
-from pacbayes.cli.bench import bench
-from pacbayes.cli.bound import bound
-from pacbayes.cli.certify import certify
-from pacbayes.cli.compare import compare
-from pacbayes.cli.errors import one_line
-from pacbayes.cli.export import export
-from pacbayes.cli.help import Command, Group
-from pacbayes.cli.info import info
+from pacbayes.cli.help import Command, Group, one_line
 from pacbayes.cli.kinds import by_kind
-from pacbayes.cli.plan import plan
-from pacbayes.cli.plot import plot
-from pacbayes.cli.predict import predict
-from pacbayes.cli.report import report
-from pacbayes.cli.reproduce import reproduce
 from pacbayes.cli.streams import discard_output, failing_output, prepare_streams, say
-from pacbayes.cli.train import train
-from pacbayes.cli.verify import verify
 from pacbayes.extras import remedy
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
-_COMMANDS = {
-    "From data to certified predictions": (train, certify, verify, predict, report, plot, export),
-    "Bounds without a run": (bound, compare, plan),
-    "The paper and this machine": (reproduce, bench, info, allow),
+_PANELS = {  # commands and their purposes, so that the list of them imports none
+    "From data to certified predictions": {
+        "train": "Train a network; the same command again resumes it.",
+        "certify": "Issue a trained run's certificate and save it in the run folder.",
+        "verify": "Check certificates using only the files beside them.",
+        "predict": "Predict labels with a trained run, by any of its predictors.",
+        "report": "Write one HTML page about a run, a saved classifier or a sweep.",
+        "plot": "Plot a run's bound, risk and KL over its epochs.",
+        "export": "Write a predictor as a file that runs without this library.",
+    },
+    "Bounds without a run": {
+        "bound": "Compute a bound from its numbers.",
+        "compare": "Plot the bounds side by side, over risk and KL.",
+        "plan": "Plan how much data a certificate needs.",
+    },
+    "The paper and this machine": {
+        "reproduce": "Make the paper's runs that are missing, then print a table.",
+        "bench": "Measure how fast this machine trains, certifies and predicts.",
+        "info": "Show versions, the engine, cached data and extras.",
+        "allow": "Allow a run's own code to run on this machine.",
+    },
 }
+_COMMANDS = {name: panel for panel, commands in _PANELS.items() for name in commands}
+_MODULES = {"plot": "report", "compare": "bound", "allow": "info"}  # others have their own
 
 
 def _version(wanted: bool) -> None:
@@ -59,19 +65,42 @@ def _options(
     """
 
 
-def _app(only: str | None = None) -> typer.Typer:
-    """Return the command line with all commands, or with one of them."""
+def _imported(name: str) -> Callable[..., None]:
+    module = import_module(f"pacbayes.cli.{_MODULES.get(name, name)}")
+    return by_kind(getattr(module, name))
+
+
+def _listed(name: str) -> Callable[..., None]:
+    """Return what stands for a command in the list of commands."""
+
+    def command() -> None: ...
+
+    command.__name__, command.__doc__ = name, _PANELS[_COMMANDS[name]][name]
+    return command
+
+
+def _app(*names: str, find: Callable[[str], Callable[..., None]] = _imported) -> typer.Typer:
+    """Return the command line with some commands, or with all."""
     made = typer.Typer(cls=Group, rich_markup_mode=None, pretty_exceptions_enable=False)
     made.callback()(_options)
-    for heading, commands in _COMMANDS.items():
-        for command in commands:
-            if only in (None, command.__name__):
-                made.command(cls=Command, rich_help_panel=heading)(by_kind(command))
+    for name in names or _COMMANDS:
+        made.command(cls=Command, rich_help_panel=_COMMANDS[name])(find(name))
     return made
 
 
-app = _app()
-_NAMES = {command.__name__ for commands in _COMMANDS.values() for command in commands}
+def _app_for(first: str) -> typer.Typer:
+    """Return the part of the command line that a call needs, by its first argument."""
+    if first in _COMMANDS:  # Typer reads the signatures of all commands that it has
+        return _app(first)
+    return _app() if "_PACBAYES_COMPLETE" in os.environ else _app(find=_listed)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":  # for documentation and tests
+        return _app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 _INTERRUPTED = 130  # exit code after Ctrl-C
 _NOBODY_READS = 141  # exit code after a broken pipe, as in `pacbayes … | head`
 _BAD_INPUT = (ValueError, OSError, ArithmeticError, MemoryError, RuntimeError)
@@ -108,10 +137,9 @@ def _run(arguments: list[str]) -> int | None:
 
 def _call(arguments: list[str]) -> int | None:
     _refuse_unusable(arguments)
-    # Typer reads the signatures of all commands that it has, for longer than a bound takes.
-    chosen = _app(arguments[0]) if arguments[0] in _NAMES else app
     try:
-        code: int | None = chosen(arguments, prog_name="pacbayes", standalone_mode=False)
+        run = _app_for(arguments[0])
+        code: int | None = run(arguments, prog_name="pacbayes", standalone_mode=False)
     except SystemExit as ended:  # typer's exit code after a broken pipe would mean a failed check
         if isinstance(ended.__context__, BrokenPipeError):
             raise ended.__context__ from None

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pacbayes.cli.options import AsJson, check_folder_of, set_threads
+from pacbayes.cli.streams import remark
 
 __all__ = ["bench"]
 
@@ -57,4 +58,4 @@ def bench(
         write_atomically(out, ("# Benchmarks\n\n" + benchmarks.report(found)).encode())
         print(out)
     if found.warning and (as_json or out is not None):
-        console.remark(f"Warning: {found.warning}.")
+        remark(f"Warning: {found.warning}.")

@@ -1,8 +1,9 @@
-"""Compute a bound from its numbers."""
+"""Compute a bound from its numbers, or plot bounds side by side."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from pacbayes.bounds.theorems import THEOREMS, TheoremName
 from pacbayes.choices import Predictor
 from pacbayes.cli.options import AsJson, given, numbers
 
-__all__ = ["bound"]
+__all__ = ["bound", "compare"]
 
 _NAMES = "; ".join(
     f"for {predictor.title[0].lower()}{predictor.title[1:]}: "
@@ -96,3 +97,20 @@ def _show(name: str, result: dict[str, float]) -> None:
     note = " (vacuous)" if result["bound"] >= 1 else ""
     at = f" at λ = {result['lambda']:.6g}" if name == "catoni" else ""
     print(f"{name}: {percent_up(result['bound'], 4)}{note}{at}")
+
+
+def compare(
+    out: Annotated[Path, typer.Option(help="Image file to write: .png, .svg or .pdf.")],
+    n: Annotated[int, typer.Option(help="Number of examples in the bound set.")] = 60_000,
+    delta: Annotated[float, typer.Option(help="Failure probability of the bounds.")] = 0.05,
+) -> None:
+    """Plot the bounds side by side, over risk and KL.
+
+    pacbayes compare --n 60000 --out bounds.png
+
+    pacbayes compare --n 1000 --delta 0.01 --out bounds.svg
+    """
+    from pacbayes.report.plots import plot_bounds
+
+    plot_bounds(n, delta, out)
+    print(out)

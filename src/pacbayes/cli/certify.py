@@ -24,6 +24,7 @@ from pacbayes.cli.options import (
     given,
     set_threads,
 )
+from pacbayes.cli.streams import command, printable, remark, took
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
@@ -129,7 +130,6 @@ def certify(
     from pacbayes import folders
     from pacbayes.certificates.executors import dask_parts
     from pacbayes.cli import console, progress
-    from pacbayes.cli.predict import printable
     from pacbayes.devices import CPU, device_named
     from pacbayes.networks.risk import in_turn
 
@@ -167,7 +167,7 @@ def certify(
         console.show_classes(issued, opened, [printable(c.class_name or "") for c in issued])
     else:
         console.show_certificate(issued, errors, opened)
-    console.remark(f"Took {console.took(started)}. Next: {console.command('verify', run)}")
+    remark(f"Took {took(started)}. Next: {command('verify', run)}")
 
 
 def check_dealt(run: Run, bound: str, device: str, *, exact: bool) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacbayes.choices import Format
+from pacbayes.cli.streams import command, harmless, remark
 
 if TYPE_CHECKING:
     from pacbayes.models.saved.predicting import FilePrediction
@@ -19,7 +20,6 @@ __all__ = ["certify", "export", "predict"]
 
 def certify(run: Path, delta: float, as_json: bool) -> None:
     """Issue the certificates again from the recorded predictions, at another δ if wanted."""
-    from pacbayes.cli import console
     from pacbayes.models.saved.issuing import issue_again
 
     certificate = issue_again(run, delta)
@@ -31,15 +31,14 @@ def certify(run: Path, delta: float, as_json: bool) -> None:
     for assumption in certificate.assumptions:
         print(f"- {assumption}")
     print(f"Written to {run / 'certificate.json'}")
-    console.remark(
+    remark(
         "Predictor, candidates and shares stay as they were: another choice would not be paid for. "
-        f"δ must be chosen in advance. Next: {console.command('verify', run)}"
+        f"δ must be chosen in advance. Next: {command('verify', run)}"
     )
 
 
 def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: bool) -> None:
     """Predict labels with the certified predictor; columns are matched by name."""
-    from pacbayes.cli import console
     from pacbayes.cli.predict import write
     from pacbayes.models.saved.predicting import predict_file
 
@@ -49,12 +48,12 @@ def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: 
     write(json.dumps(asdict(prediction)) + "\n" if as_json else _as_csv(prediction), out)
     if as_json:
         return
-    console.remark(f"{len(prediction.labels)} predictions by {prediction.predictor}")
+    remark(f"{len(prediction.labels)} predictions by {prediction.predictor}")
     if prediction.error is not None:
         whom = "rows that it answers" if prediction.answered else "labels given"
-        console.remark(f"error on the {whom}: {100 * prediction.error:.2f} %")
+        remark(f"error on the {whom}: {100 * prediction.error:.2f} %")
     if out is not None:
-        console.remark(f"written to {out}")
+        remark(f"written to {out}")
 
 
 def _check_out(out: Path, run: Path, data: str, suffix: str) -> None:
@@ -65,7 +64,6 @@ def _check_out(out: Path, run: Path, data: str, suffix: str) -> None:
 
 
 def _as_csv(prediction: FilePrediction) -> str:
-    from pacbayes.cli.predict import harmless
 
     columns = {"label": [harmless(label) for label in prediction.labels]}
     if prediction.answered is not None:

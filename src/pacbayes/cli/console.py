@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -14,64 +12,21 @@ from rich.table import Table
 
 from pacbayes.bounds import confidence, percent_up
 from pacbayes.certificates.explanation import beside, nats, paper_result, percent, sentence, steps
-from pacbayes.cli.streams import say
+from pacbayes.cli.streams import command
 
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.folders.folder import Run
     from pacbayes.folders.prediction import TestErrors
 
-__all__ = [
-    "command",
-    "duration",
-    "remark",
-    "shout",
-    "show_certificate",
-    "show_trained",
-    "took",
-    "waiting",
-]
+__all__ = ["show_certificate", "show_classes", "show_trained", "waiting"]
 
 _LOOSE = 0.5  # the error of guessing between two classes
-
-
-def shout(message: str) -> None:
-    """Print a warning that nobody can miss on standard error."""
-    bar = "!" * 78
-    say(f"{bar}\n{message}\n{bar}")
 
 
 def waiting(message: str) -> AbstractContextManager[object]:
     """Return a context that shows a spinner on a terminal and nothing elsewhere."""
     return Console(stderr=True).status(message)
-
-
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> duration(0.314), duration(12.3), duration(185), duration(7800)
-    ('0.3 s', '12 s', '3 min 5 s', '2 h 10 min')
-    """
-    if seconds < 59.5:
-        return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def took(started: float) -> str:
-    """Return the time since `started`, a time of `time.monotonic`."""
-    return duration(time.monotonic() - started)
-
-
-def remark(text: str, *, quiet: bool = False) -> None:
-    """Print a remark (how long it took, what to do next) on standard error, unless `quiet`."""
-    if not quiet:
-        say(text)
-
-
-def command(*words: object) -> str:
-    """Return a command to copy into a shell."""
-    return shlex.join(["pacbayes", *map(str, words)])
 
 
 def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:

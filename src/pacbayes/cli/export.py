@@ -11,7 +11,7 @@ import typer
 
 from pacbayes.choices import Format, Predictor
 from pacbayes.cli.options import AsJson, RunFolder, check_samples
-from pacbayes.cli.predict import printable
+from pacbayes.cli.streams import printable
 
 if TYPE_CHECKING:
     from pacbayes.export import Export

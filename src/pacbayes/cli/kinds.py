@@ -10,14 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pacbayes.cli.console import remark
+from pacbayes.cli.streams import remark
 
 __all__ = ["by_kind", "is_classifier"]
 
 Command = Callable[..., None]
 # Where the commands are that work on saved classifiers or make them.
 _COMMANDS = ("certify", "predict", "export")
-_HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers") | {"train": "pacbayes.cli.models"}
+_HOMES = dict.fromkeys(_COMMANDS, "pacbayes.cli.classifiers")
 _TAKE_ALL = ("plot", "report", "verify")  # tell the kinds apart themselves, or take networks
 
 
@@ -35,8 +35,7 @@ def by_kind(command: Command) -> Command:
 
     @functools.wraps(command)
     def chosen(**values: Any) -> None:
-        if "model" not in values:
-            values[first] = _best_of_scales(Path(values[first]))
+        values[first] = _best_of_scales(Path(values[first]))
         whom = _other_kind(values, first) if home else None
         if whom is None:
             command(**values)
@@ -53,8 +52,6 @@ def by_kind(command: Command) -> Command:
 
 def _other_kind(values: dict[str, Any], first: str) -> str | None:
     """Return what the command is to work on, if it is not the run of a network."""
-    if "model" in values:
-        return None if values["model"] == "network" else f"--model {values['model']}"
     return f"{values[first]}, a classifier" if is_classifier(Path(values[first])) else None
 
 
@@ -88,7 +85,7 @@ def _least_bound(run: Path) -> float:
 
 
 def _option(name: str) -> str:
-    spelled = {"lam": "lambda", "as_json": "json", "show": "open"}.get(name, name)
+    spelled = {"as_json": "json", "show": "open"}.get(name, name)
     return f"--{spelled.replace('_', '-')}"
 
 

@@ -1,14 +1,20 @@
-"""Options that several commands share, and their parsing."""
+"""Options that several commands share: their parsing, their completion, what is refused."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from inspect import Parameter, Signature, signature
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from pacbayes.choices import Device
-from pacbayes.cli import completion
+
+if TYPE_CHECKING:
+    from pacbayes.settings import Option
 
 __all__ = [
     "AsJson",
@@ -21,16 +27,69 @@ __all__ = [
     "check_folder_of",
     "check_samples",
     "check_scheduler",
+    "complete_columns",
+    "complete_datasets",
+    "complete_runs",
+    "flag_of",
     "given",
     "numbers",
+    "offering",
+    "refuse_idle",
     "set_threads",
-    "widths_of",
+    "whole_numbers",
 ]
+
+_DEPTH = 3  # levels of folders that completion searches
+_MOST = 2000  # folders to look into, because the shell waits
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def complete_datasets(incomplete: str) -> list[str]:
+    """Return names of data sets; if none fits, the shell itself offers files."""
+    from pacbayes.data import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
+def complete_columns(incomplete: str) -> list[str]:
+    """Complete the last of several columns, separated by commas."""
+    from pacbayes.paper.columns import COLUMNS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Return run folders whose path begins with the text, nearest first."""
+    start = Path(os.path.expanduser(incomplete + "_")).parent
+    before, slash, _ = incomplete.rpartition("/")
+    runs = (p for p in islice(_folders_below(start), _MOST) if os.path.exists(p / "run.json"))
+    found = (f"{before}{slash}{path.relative_to(start)}" for path in runs)
+    return sorted(path for path in found if path.startswith(incomplete))
+
+
+def _folders_below(start: Path) -> Iterator[Path]:
+    """Yield folders level by level, without hidden ones."""
+    level = [start]
+    for _ in range(_DEPTH):
+        below: list[Path] = []
+        for folder in chain.from_iterable(map(_folders_in, level)):
+            below.append(folder)
+            yield folder
+        level = below
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return [Path(e.path) for e in os.scandir(folder) if e.is_dir() and e.name[0] != "."]
+    except OSError:  # not allowed to look, or gone
+        return []
+
 
 RunFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN", help="A run folder written by train.", autocompletion=completion.runs
+        metavar="RUN", help="A run folder written by train.", autocompletion=complete_runs
     ),
 ]
 DataFile = Annotated[
@@ -45,23 +104,58 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, max=1024, help="Threads for PyTorch.  [default: all cores]")
 ]
-
 OnDevice = Annotated[
     Device,
     typer.Option("--device", help="Where PyTorch computes; auto takes a GPU if there is one."),
 ]
 
 
-def widths_of(text: str | None) -> tuple[int, ...] | None:
-    """Parse the widths of the hidden layers, if any were given."""
-    if text is None:
-        return None
-    if text == "none":
-        return ()
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"--widths must look like 100,100,100 or be none, got {text!r}") from None
+def flag_of(name: str, option: Option | None) -> str:
+    """Return the name of an option on the command line, without its opposite or abbreviation."""
+    flags = option.flags if option else ()
+    return flags[0].partition("/")[0] if flags else f"--{name.replace('_', '-')}"
+
+
+def offering(options: Mapping[str, tuple[Any, Option]]) -> Callable[[_Command], _Command]:
+    """Give a command the options of a table, by name with their types, in place of `**chosen`.
+
+    An option comes after the command's own of the same panel.
+    """
+
+    def extended(command: _Command) -> _Command:
+        *own, _ = signature(command, eval_str=True).parameters.values()
+        own = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own]
+        every = own + [_parameter(name, *each) for name, each in options.items()]
+        panels = [*dict.fromkeys(filter(None, map(_panel, every))), None]
+        ordered = sorted(every, key=lambda parameter: panels.index(_panel(parameter)))
+        vars(command)["__signature__"] = Signature(ordered)
+        return command
+
+    return extended
+
+
+def _parameter(name: str, kind: Any, option: Option) -> Parameter:
+    flags = option.flags or (flag_of(name, option),)
+    info = typer.Option(
+        *flags, help=option.help, metavar=option.metavar, rich_help_panel=option.panel
+    )
+    read: Any = (str if option.several else kind) | None
+    annotation = Annotated[read, info]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
+
+
+def _panel(parameter: Parameter) -> str | None:
+    """Return the heading under which the help lists an option."""
+    (info,) = getattr(parameter.annotation, "__metadata__", (None,))
+    return getattr(info, "rich_help_panel", None)
+
+
+def refuse_idle(context: typer.Context, names: Collection[str], whom: str) -> None:
+    """Refuse options that were given, other than their defaults, and have no effect on `whom`."""
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in names and value not in (None, (), [], parameter.default):
+            raise ValueError(f"{parameter.opts[0]} has no effect on {whom}; leave it out")
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +169,14 @@ def numbers(name: str, text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"--{name} must be numbers such as 0,0.5,1, got {text!r}") from None
+
+
+def whole_numbers(name: str, text: str, example: str) -> tuple[int, ...]:
+    """Parse whole numbers separated by commas, the value of the option `name`."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--{name} must look like {example}, got {text!r}") from None
 
 
 def check_folder_of(out: Path | None) -> None:

@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacbayes.choices import Predictor
-from pacbayes.cli import completion
-from pacbayes.cli.options import AsJson, RunFolder, Threads, check_samples, set_threads
+from pacbayes.cli.options import (
+    AsJson,
+    RunFolder,
+    Threads,
+    check_samples,
+    complete_datasets,
+    set_threads,
+)
+from pacbayes.cli.streams import command, harmless, remark, took
 
 if TYPE_CHECKING:
     from pacbayes.folders import Run
     from pacbayes.folders.prediction import Prediction
 
-__all__ = ["harmless", "predict", "printable", "write"]
+__all__ = ["predict"]
 
 
 def predict(
@@ -30,7 +37,7 @@ def predict(
         typer.Argument(
             metavar="DATA",
             help="A .csv, .tsv, .parquet or .npz file, or the name of a data set (its test part).",
-            autocompletion=completion.datasets,
+            autocompletion=complete_datasets,
         ),
     ],
     method: Annotated[
@@ -65,7 +72,6 @@ def predict(
     check_samples(samples)
     set_threads(threads)
     from pacbayes import folders
-    from pacbayes.cli import console
 
     opened = folders.open_run(run)
     method = method or folders.certified_predictor(opened)
@@ -77,7 +83,7 @@ def predict(
     else:
         write(_as_csv(prediction), out)
         _describe(prediction, out)
-        console.remark(f"Took {console.took(started)}.{_doubt(opened, run, method)}")
+        remark(f"Took {took(started)}.{_doubt(opened, run, method)}")
 
 
 def _only_all_of_q(path: Path) -> str:
@@ -121,33 +127,9 @@ def _as_csv(prediction: Prediction) -> str:
     return buffer.getvalue()
 
 
-def printable(text: str) -> str:
-    r"""Return a text in which nothing moves a terminal's cursor: files name classes as they like.
-
-    >>> printable("class a\nVerified")
-    'class a\\nVerified'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def harmless(label: str) -> str:
-    """Return a label that neither a terminal nor a spreadsheet takes for a command.
-
-    >>> harmless("=HYPERLINK(0)"), harmless("-1.5"), harmless("red\\x1b[2J")
-    ("'=HYPERLINK(0)", '-1.5', 'red\\\\x1b[2J')
-    """
-    text = printable(label)
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-    return text
-
-
 def _describe(prediction: Prediction, out: Path | None) -> None:
     """Name the predictor, its error and the file on standard error."""
     from pacbayes.certificates.explanation import percent
-    from pacbayes.cli.console import remark
 
     remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
     if prediction.error is not None:
@@ -158,7 +140,6 @@ def _describe(prediction: Prediction, out: Path | None) -> None:
 
 def _doubt(opened: Run, folder: Path, method: Predictor) -> str:
     """Return the command that certifies the predictor, if no certificate covers it yet."""
-    from pacbayes.cli.console import command
 
     path = opened.certificate_path(method)
     if path.exists():

@@ -1,4 +1,4 @@
-"""Write a page about a run, a saved classifier or a sweep."""
+"""Show what is in a folder: as a page, or its training as a picture."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
-from pacbayes.cli.options import DataFile, TestFile, Threads, check_folder_of, set_threads
+from pacbayes.cli.options import (
+    DataFile,
+    RunFolder,
+    TestFile,
+    Threads,
+    check_folder_of,
+    set_threads,
+)
 
-__all__ = ["report"]
+__all__ = ["plot", "report"]
 
 
 def report(
@@ -51,3 +58,20 @@ def report(
         import webbrowser
 
         webbrowser.open(page.resolve().as_uri())
+
+
+def plot(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option(help="Image file to write: .png, .svg or .pdf.")],
+) -> None:
+    """Plot a run's bound, risk and KL over its epochs.
+
+    pacbayes plot runs/mine --out picture.png
+
+    pacbayes plot runs/mine --out picture.pdf
+    """
+    from pacbayes import folders
+    from pacbayes.report.plots import plot_history
+
+    plot_history(folders.open_run(run), out)
+    print(out)

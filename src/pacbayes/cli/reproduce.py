@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pacbayes.cli import completion
-from pacbayes.cli.options import AsJson, Quiet, check_scheduler, given
+from pacbayes.cli.options import (
+    AsJson,
+    Quiet,
+    check_scheduler,
+    complete_columns,
+    complete_datasets,
+    given,
+)
+from pacbayes.cli.streams import command, duration, remark, took
 from pacbayes.extras import require
 
 if TYPE_CHECKING:
     from pacbayes.paper.store import Store
-    from pacbayes.paper.sweep import Executor, Sweep
+    from pacbayes.paper.sweep import Batch, Executor, Made, Sweep
 
 __all__ = ["reproduce"]
 
@@ -43,14 +50,14 @@ def reproduce(
     dataset: Annotated[
         str,
         typer.Option(
-            help="binary-mnist, binary-fashion-mnist or digits.", autocompletion=completion.datasets
+            help="binary-mnist, binary-fashion-mnist or digits.", autocompletion=complete_datasets
         ),
     ] = "binary-mnist",
     columns: Annotated[
         str | None,
         typer.Option(
             help="Columns such as fix-lambda-relu,pbg.  [default: all]",
-            autocompletion=completion.columns,
+            autocompletion=complete_columns,
         ),
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, max=1000, help="Runs per column.")] = 10,
@@ -84,65 +91,33 @@ def reproduce(
 
     pacbayes reproduce status --out runs/sweep
     """
-    _check_options(out, executor, scheduler)
+    check_scheduler(executor, scheduler)
+    if out.is_file() or (out / "run.json").exists():
+        raise ValueError(f"--out must be a folder for a store of runs, got {out}")
+    from pacbayes.paper.columns import COLUMNS
     from pacbayes.paper.store import Store
+    from pacbayes.paper.sweep import Sweep
 
     store = Store(out.resolve())
-    sweep = _sweep(columns, dataset, epochs, repeats, grid, search_only=what == "grid")
+    names = tuple(dict.fromkeys(map(str.strip, columns.split(",")))) if columns else COLUMNS
+    sweep = Sweep(names, dataset, epochs, repeats, grid)
+    if what == "grid":
+        sweep = sweep.search_alone()
+    sources = map(context.get_parameter_source, _SWEEP)
+    asked = any(source is not None and source.name != "DEFAULT" for source in sources)
     if what == "status":
-        _status(sweep if _asked(context) else sweep.or_last(store), store, as_json=as_json)
+        _status(sweep if asked else sweep.or_last(store), store, as_json=as_json)
     elif what == "pack":
-        _pack(store, asked=_asked(context), as_json=as_json)
+        if asked:
+            options = ", ".join(f"--{name}" for name in _SWEEP)
+            raise ValueError(f"pack takes every finished run of a store; leave out {options}")
+        _pack(store, as_json=as_json)
     elif what == "slurm":
         _slurm(sweep, store)
     else:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as with Ctrl-C
         make = None if as_is else _executor(store, scheduler, workers)
         _make_and_print(what, sweep, store, make, style, quiet=quiet, as_json=as_json)
-
-
-def _check_options(out: Path, executor: str, scheduler: str | None) -> None:
-    check_scheduler(executor, scheduler)
-    if out.is_file() or (out / "run.json").exists():
-        raise ValueError(f"--out must be a folder for a store of runs, got {out}")
-
-
-def _sweep(
-    columns: str | None,
-    dataset: str,
-    epochs: int | None,
-    repeats: int,
-    grid: Literal["chosen", "paper"],
-    *,
-    search_only: bool,
-) -> Sweep:
-    from pacbayes.paper.columns import COLUMNS
-    from pacbayes.paper.sweep import Sweep
-
-    names = _names(columns) if columns else COLUMNS
-    sweep = Sweep(names, dataset, epochs, repeats, grid)
-    return _search_of(sweep) if search_only else sweep
-
-
-def _names(columns: str) -> tuple[str, ...]:
-    """Return the columns between commas, each once."""
-    return tuple(dict.fromkeys(map(str.strip, columns.split(","))))
-
-
-def _search_of(sweep: Sweep) -> Sweep:
-    """Return the paper's search alone, without repeats of its winners."""
-    from pacbayes.paper.columns import ADDED
-
-    searched = tuple(name for name in sweep.columns if name not in ADDED)
-    if not searched:
-        raise ValueError(f"the columns {', '.join(ADDED)} have no grid; choose another")
-    return replace(sweep, columns=searched, repeats=0, search="paper")
-
-
-def _asked(context: typer.Context) -> bool:
-    """Return whether any option that makes a sweep was given."""
-    sources = map(context.get_parameter_source, _SWEEP)
-    return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def _executor(store: Store, scheduler: str | None, workers: int | None) -> Executor:
@@ -163,61 +138,80 @@ def _make_and_print(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from pacbayes.cli import sweeps
-    from pacbayes.cli.console import remark, took
-    from pacbayes.paper.sweep import count_done
+    """Make the missing runs, print a table or the paths of figures, and say what is missing."""
+    from pacbayes.paper import tables
+    from pacbayes.paper.sweep import count_done, count_missing, make_runs
 
     if what == "figures":
         require("plots", "reproduce figures")  # before the runs are made
     started, before = time.monotonic(), count_done(sweep, store)
-    if executor is not None:
-        sweeps.make(sweep, store, executor, quiet=quiet)
-    if as_json:
-        print(json.dumps(sweeps.as_record(what, sweep, store)))
+    for event in () if executor is None else make_runs(sweep, store, executor):
+        remark(_line(event), quiet=quiet)
+    if what == "figures":
+        from pacbayes.paper.figures import draw_figures
+
+        paths = map(str, draw_figures(sweep, store))
+        for text in [json.dumps(list(paths))] if as_json else paths:
+            print(text)
+    elif as_json:
+        print(json.dumps(tables.record(what, sweep, store)))
     else:
-        sweeps.show(what, sweep, store, style)
+        print(tables.render(tables.rows(what, sweep, store), style), end="")
     sys.stdout.flush()
     if made := count_done(sweep, store) - before:
         following = _command("figures" if what.startswith("table") else "table1", sweep, store)
         text = f"{made} runs made in {took(started)}, in {store.folder}. Next: {following}"
         remark(text, quiet=quiet)
-    if executor is not None:
-        _check_complete(sweep, store)
-
-
-def _check_complete(sweep: Sweep, store: Store) -> None:
-    """Exit with an error if runs are missing."""
-    from pacbayes.cli.console import remark
-    from pacbayes.paper.sweep import count_missing
-
-    if missing := count_missing(sweep, store):
+    if executor is not None and (missing := count_missing(sweep, store)):
         remark(f"{missing} runs failed or are missing: {_command('status', sweep, store)}")
         raise typer.Exit(1)
 
 
+def _line(event: Batch | Made) -> str:
+    """Return what to say of a batch that begins, or of a run that has ended."""
+    from pacbayes.paper.sweep import Batch
+
+    if isinstance(event, Batch):
+        text = f"{event.left} of {event.wanted} runs to make"
+        elsewhere = f"\n{event.elsewhere} of them are in progress elsewhere; waiting for them"
+        return text + (elsewhere if event.elsewhere else "")
+    why = f": {event.failure}" if event.failure else ""
+    rest = "" if event.number == event.left else f", {duration(event.seconds_left)} left"
+    return f"{event.number:4d} of {event.left}  {event.configuration.key}  {event.state}{why}{rest}"
+
+
 def _status(sweep: Sweep, store: Store, *, as_json: bool) -> None:
-    from pacbayes.cli import sweeps
+    """Print the number of runs by state, the time left and the failures."""
     from pacbayes.paper.sweep import status
 
     found = status(sweep, store)
     if as_json:
         print(json.dumps(asdict(found)))
-    else:
-        sweeps.show_status(found, store)
+        return
+    print(f"{found.done} done  {found.running} running  {found.failed} failed  ", end="")
+    print(f"{found.waiting} waiting")
+    others = store.count_finished() - found.done
+    if others > 0:
+        print(f"{others} finished runs belong to other options; give status those to see them")
+    hours = f"about {found.seconds_left / 3600:.1f} hours of training left"
+    if found.unknown:
+        print(f"{hours}, plus {found.unknown} runs of columns without a finished run")
+    elif found.seconds_left:
+        print(hours)
+    for key, why in found.failures.items():
+        print(f"failed  {key}: {why}")
 
 
-def _pack(store: Store, *, asked: bool, as_json: bool) -> None:
-    from pacbayes.cli import sweeps
+def _pack(store: Store, *, as_json: bool) -> None:
+    """Pack a store; print how many runs are in archives, and what became of their folders."""
     from pacbayes.paper.store import pack
 
-    if asked:
-        options = ", ".join(f"--{name}" for name in _SWEEP)
-        raise ValueError(f"pack takes every finished run of a store; leave out {options}")
     packed = pack(store)
     if as_json:
         print(json.dumps(asdict(packed)))
-    else:
-        sweeps.show_packed(packed, store)
+        return
+    print(f"{packed.runs} runs in {store.folder / 'runs'}/*.jsonl, {packed.added} of them new")
+    print(f"{packed.removed} folders removed, {packed.kept} kept for their other files")
 
 
 def _slurm(sweep: Sweep, store: Store) -> None:
@@ -225,15 +219,13 @@ def _slurm(sweep: Sweep, store: Store) -> None:
 
     count = max(len(sweep.searched()), len(sweep.columns) * sweep.repeats)
     sweep.remember(store)  # and make the folder, where Slurm writes its logs
-    command = ["pacbayes", "reproduce", "table1", *_options(sweep, store)]
-    print(slurm_script(count, command, store.folder), end="")
+    words = ["pacbayes", "reproduce", "table1", *_options(sweep, store)]
+    print(slurm_script(count, words, store.folder), end="")
 
 
 def _command(what: What, sweep: Sweep, store: Store) -> str:
     """Return a command for the same sweep."""
-    from pacbayes.cli import console
-
-    return console.command("reproduce", what, *_options(sweep, store))
+    return command("reproduce", what, *_options(sweep, store))
 
 
 def _options(sweep: Sweep, store: Store) -> list[str]:

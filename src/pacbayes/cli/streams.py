@@ -1,4 +1,4 @@
-"""Standard output and standard error that take every text, and say when they take nothing."""
+"""Standard output and standard error: they take every text, and texts are harmless to them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import codecs
 import errno
 import io
 import os
+import shlex
 import sys
+import time
 from contextlib import suppress
 
-__all__ = ["discard_output", "failing_output", "prepare_streams", "say"]
+__all__ = [
+    "command",
+    "discard_output",
+    "duration",
+    "failing_output",
+    "harmless",
+    "prepare_streams",
+    "printable",
+    "remark",
+    "say",
+    "shout",
+    "took",
+]
 
 _SPELLED = "pacbayes-spelled"
 _WORDS = {
@@ -76,3 +90,60 @@ def discard_output() -> None:
     """Send the rest to nowhere; else Python would complain that output cannot be written."""
     for descriptor in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def shout(message: str) -> None:
+    """Print a warning that nobody can miss on standard error."""
+    bar = "!" * 78
+    say(f"{bar}\n{message}\n{bar}")
+
+
+def duration(seconds: float) -> str:
+    """Format a duration.
+
+    >>> duration(0.314), duration(12.3), duration(185), duration(7800)
+    ('0.3 s', '12 s', '3 min 5 s', '2 h 10 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 1 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def took(started: float) -> str:
+    """Return the time since `started`, a time of `time.monotonic`."""
+    return duration(time.monotonic() - started)
+
+
+def remark(text: str, *, quiet: bool = False) -> None:
+    """Print a remark (how long it took, what to do next) on standard error, unless `quiet`."""
+    if not quiet:
+        say(text)
+
+
+def command(*words: object) -> str:
+    """Return a command to copy into a shell."""
+    return shlex.join(["pacbayes", *map(str, words)])
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which nothing moves a terminal's cursor: files name classes as they like.
+
+    >>> printable("class a\nVerified")
+    'class a\\nVerified'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def harmless(label: str) -> str:
+    """Return a label that neither a terminal nor a spreadsheet takes for a command.
+
+    >>> harmless("=HYPERLINK(0)"), harmless("-1.5"), harmless("red\\x1b[2J")
+    ("'=HYPERLINK(0)", '-1.5', 'red\\\\x1b[2J')
+    """
+    text = printable(label)
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return text

@@ -1,39 +1,34 @@
-"""Train a run, or several that differ in their prior's scale."""
+"""Train a run, or several that differ in their prior's scale, or a model of another kind."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pacbayes.choices import (
-    Activation,
-    Augmentation,
-    Engine,
-    Estimator,
-    Model,
-    Objective,
-    Precision,
-    Protocol,
-)
-from pacbayes.cli import completion
-from pacbayes.cli.networks import choice_of, whole_numbers
+from pacbayes.choices import Model
 from pacbayes.cli.options import (
     AsJson,
     OnDevice,
     Quiet,
     Threads,
+    complete_datasets,
+    flag_of,
     given,
     numbers,
+    offering,
+    refuse_idle,
     set_threads,
-    widths_of,
+    whole_numbers,
 )
-from pacbayes.cli.refusals import check_effective, check_network, check_no_model
+from pacbayes.cli.streams import command, remark, shout, took
+from pacbayes.settings import OPTIONS, Option, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,23 +37,39 @@ if TYPE_CHECKING:
 
     from pacbayes.data import Dataset, DataSource, Tables
     from pacbayes.folders import Run
+    from pacbayes.folders.blueprint import Choice
     from pacbayes.folders.several import Follow
-    from pacbayes.settings import Settings
+    from pacbayes.models.training import FittedModel
     from pacbayes.training.loop import Progress
 
 __all__ = ["train"]
 
 _run = partial(typer.Option, rich_help_panel="Run")
-_model = partial(typer.Option, rich_help_panel="Models other than networks")
 _data = partial(typer.Option, rich_help_panel="Data")
+_model = partial(typer.Option, rich_help_panel="Models other than networks")
 _network = partial(typer.Option, rich_help_panel="Network (posterior Q)")
-_conv = partial(typer.Option, rich_help_panel="Convolutions (--network conv)")
-_prior = partial(typer.Option, rich_help_panel="Prior P")
-_objective = partial(typer.Option, rich_help_panel="Objective")
-_steps = partial(typer.Option, rich_help_panel="Optimisation")
+_column = partial(_data, metavar="COLUMN")
+_conv = partial(Option, panel="Convolutions (--network conv)", networks=("conv",))
+_SIZES = partial(_conv, several=True)
+_CONVOLUTIONS: dict[str, tuple[Any, Option]] = {
+    "channels": (str, _SIZES("Channels of every convolution.  [default: 16,32]")),
+    "kernels": (str, _SIZES("Side lengths of the kernels.")),
+    "strides": (str, _SIZES("Strides of the kernels.")),
+    "padding": (bool, _conv("Pad images with zeros.", flags=("--padding/--no-padding",))),
+    "pooling": (int, _conv("Average images to a grid of this side at the end; 0 leaves them.")),
+    "batch_norm": (
+        bool,
+        _conv("Batch norm, for a prior that learns.", flags=("--batch-norm/--no-batch-norm",)),
+    ),
+}
+_SETTINGS = {name: (Settings.model_fields[name].annotation, OPTIONS[name]) for name in OPTIONS}
+_OF_NETWORKS = {"tensorboard", "data_folder", "fallback", "network", "device", "threads"}
+_OF_NETWORKS |= {*_CONVOLUTIONS} | {name for name, option in OPTIONS.items() if not option.models}
 
 
+@offering(_CONVOLUTIONS | _SETTINGS)
 def train(
+    context: typer.Context,
     out: Annotated[Path, _run(help="Run folder; an unfinished run in it is resumed.")],
     model: Annotated[
         Model,
@@ -67,19 +78,12 @@ def train(
             "boosting, a forest, a linear model, or the best of these and their mean."
         ),
     ] = "network",
-    protocol: Annotated[
-        Protocol, _run(help="Default settings, which the other options change.")
-    ] = "fast",
-    epochs: Annotated[
-        int | None, _run(help="Passes over the data.  [default: the protocol's]")
-    ] = None,
-    seed: Annotated[int | None, _run(help="Random seed.  [default: 0]")] = None,
     tensorboard: Annotated[Path | None, _run(help="Folder for TensorBoard curves.")] = None,
     dataset: Annotated[
         str,
         _data(
             help="mnist, digits, … or your file: .csv, .tsv (also .gz), .parquet or .npz.",
-            autocompletion=completion.datasets,
+            autocompletion=complete_datasets,
         ),
     ] = "binary-mnist",
     data_folder: Annotated[Path | None, _data(help="Folder with IDX files.")] = None,
@@ -88,29 +92,23 @@ def train(
         str | None, _data(help="Label column of a table.  [default: the last]")
     ] = None,
     drop: Annotated[
-        list[str] | None,
-        _data(metavar="COLUMN", help="Column of a table to leave out; may be repeated."),
+        list[str] | None, _column(help="Column of a table to leave out; may be repeated.")
     ] = None,
     categorical: Annotated[
-        list[str] | None,
-        _data(metavar="COLUMN", help="Column whose numbers are categories; may be repeated."),
+        list[str] | None, _column(help="Column whose numbers are categories; may be repeated.")
     ] = None,
     group: Annotated[
         str | None,
-        _data(
-            metavar="COLUMN",
-            help="Column that says which rows belong together, such as a patient; n counts groups.",
+        _column(
+            help="Column that says which rows belong together, such as a patient; n counts groups."
         ),
     ] = None,
     fallback: Annotated[
         str | None,
         _data(
             help="Data set to use if the first cannot be obtained.",
-            autocompletion=completion.datasets,
+            autocompletion=complete_datasets,
         ),
-    ] = None,
-    repeats: Annotated[
-        bool | None, _data("--repeats", help="Declare that examples naturally repeat.")
     ] = None,
     deduplicate: Annotated[
         bool, _data("--deduplicate", help="Keep the first of training examples that are the same.")
@@ -134,114 +132,11 @@ def train(
             "with the shape of an example and the number of scores.",
         ),
     ] = "dense",
-    activation: Annotated[Activation, _network(help="Hidden units.")] = "relu",
-    widths: Annotated[
-        str | None,
-        _network(
-            help="Hidden layers, none for a linear model.  [default: 100; where the prior of "
-            "images learns, 100,100,100]"
-        ),
-    ] = None,
-    channels: Annotated[
-        str | None, _conv(help="Channels of every convolution.  [default: 16,32]")
-    ] = None,
-    kernels: Annotated[str | None, _conv(help="Side lengths of the kernels.")] = None,
-    strides: Annotated[str | None, _conv(help="Strides of the kernels.")] = None,
-    padding: Annotated[
-        bool | None, _conv("--padding/--no-padding", help="Pad images with zeros.")
-    ] = None,
-    pooling: Annotated[
-        int | None, _conv(help="Average images to a grid of this side at the end; 0 leaves them.")
-    ] = None,
-    batch_norm: Annotated[
-        bool | None,
-        _conv("--batch-norm/--no-batch-norm", help="Batch norm, for a prior that learns."),
-    ] = None,
-    estimator: Annotated[
-        Estimator | None,
-        _network(metavar="NAME", help=f"Gradient of sign units: {', '.join(get_args(Estimator))}."),
-    ] = None,
-    learned_scale: Annotated[
-        bool | None,
-        _network(
-            "--learned-scale/--unit-scale", help="Train the standard deviations of Q, or fix them."
-        ),
-    ] = None,
-    prior_scale: Annotated[
-        str | None,
-        _prior(help="Standard deviation of P, or several to try, each paid for: 0.02,0.05."),
-    ] = None,
-    prior_fraction: Annotated[
-        float | None,
-        _prior(
-            help="Fraction of the examples that P learns from; the bound uses the rest.  "
-            "[default: 0; of a table, half or more]"
-        ),
-    ] = None,
-    prior_epochs: Annotated[
-        int | None, _prior(help="Epochs of learning P.  [default: 100]")
-    ] = None,
-    prior_rate: Annotated[
-        float | None, _prior(help="Learning rate for P.  [default: 0.01]")
-    ] = None,
-    prior_decay: Annotated[
-        float | None,
-        _prior(help="Weight decay for P, of networks other than dense.  [default: 0]"),
-    ] = None,
-    prior_augmentation: Annotated[
-        Augmentation | None,
-        _prior(help="Rotate and shift the images P learns from, or crop and flip them."),
-    ] = None,
-    prior_precision: Annotated[
-        Precision | None,
-        _prior(
-            help="Precision in which P learns, for networks other than dense; bfloat16 is faster "
-            "on most GPUs."
-        ),
-    ] = None,
-    prior_finer: Annotated[
-        bool | None,
-        _prior(
-            "--prior-finer",
-            help="Let P learn finer classes if the data set has them, such as the ten digits of "
-            "binary-mnist.",
-        ),
-    ] = None,
-    objective: Annotated[
-        Objective | None,
-        _objective(
-            help="Fix λ, learn it, or follow the small-kl bound.  [default: fix-lambda; "
-            "small-kl with --prior-fraction]"
-        ),
-    ] = None,
-    lam: Annotated[float | None, _objective("--lambda", help="λ.  [default: n]")] = None,
-    lambda_rate: Annotated[
-        float | None, _objective(help="Learning rate of λ, for optim-lambda.")
-    ] = None,
-    kl_warmup: Annotated[
-        float | None, _objective(help="Fraction of the run in which the weight of the KL grows.")
-    ] = None,
-    delta: Annotated[
-        float | None, _objective(help="δ of the bound that guides training.  [default: 0.05]")
-    ] = None,
-    learning_rate: Annotated[float | None, _steps(help="Initial learning rate of Adam.")] = None,
-    batch_size: Annotated[
-        int | None, _steps(help="Examples per step.  [default: n/100, between 16 and 512]")
-    ] = None,
-    samples: Annotated[
-        int | None, _steps("--samples", "-T", help="Draws per example in training, T.")
-    ] = None,
-    evaluate_every: Annotated[
-        int | None, _steps(help="Epochs between evaluations.  [default: 5]")
-    ] = None,
-    evaluation_samples: Annotated[
-        int | None, _steps(help="Draws per example in evaluations.  [default: 10]")
-    ] = None,
-    engine: Annotated[Engine | None, _steps(help="native where possible, or torch.")] = None,
     device: OnDevice = "cpu",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    **chosen: Any,
 ) -> None:
     """Train a network; the same command again resumes it.
 
@@ -264,91 +159,115 @@ def train(
     pacbayes train --dataset my.csv --model best --cost ill=10 --out runs/best
     """
     started = time.monotonic()
-    check_no_model(per_class=per_class, cost=cost, target_error=target_error)
+    columns: dict[str, Any] = {"label": label, "drop": tuple(drop or ()), "group": group}
+    columns |= {"categorical": tuple(categorical or ()), "deduplicate": deduplicate}
+    if model != "network":
+        refuse_idle(context, _OF_NETWORKS, f"--model {model}")
+        own = given({name: chosen[name] for name in OPTIONS if OPTIONS[name].models})
+        own |= {"per_class": per_class, "costs": cost or (), "target_error": target_error}
+        fitted = _fit(model, out, dataset, test_data, columns, own)
+        _show_model(fitted, out, started, quiet=quiet, as_json=as_json)
+        return
+    _check_no_model(per_class=per_class, cost=cost, target_error=target_error)
     from pacbayes.data import DataSource
-    from pacbayes.defaults import for_module, for_table
-    from pacbayes.settings import Settings
 
-    own = DataSource(
-        dataset,
-        _text(data_folder),
-        _text(test_data),
-        label,
-        deduplicate,
-        tuple(drop or ()),
-        tuple(categorical or ()),
-        group,
-    )
-    sources = _checked(own, fallback)
-    changes = given(
-        {
-            "estimator": estimator,
-            "widths": widths_of(widths),
-            "learned_scale": learned_scale,
-            **_scales(prior_scale),
-            "prior_fraction": prior_fraction,
-            "prior_epochs": prior_epochs,
-            "prior_rate": prior_rate,
-            "prior_decay": prior_decay,
-            "prior_augmentation": prior_augmentation,
-            "prior_precision": prior_precision,
-            "prior_finer": prior_finer,
-            "lam": lam,
-            "lambda_rate": lambda_rate,
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "samples": samples,
-            "kl_warmup": kl_warmup,
-            "evaluate_every": evaluate_every,
-            "evaluation_samples": evaluation_samples,
-            "engine": engine,
-            "repeats": repeats,
-            "delta": delta,
-            "seed": seed,
-        }
-    )
-    layers = {
-        "channels": whole_numbers("--channels", channels),
-        "kernels": whole_numbers("--kernels", kernels),
-        "strides": whole_numbers("--strides", strides),
-        "padding": padding,
-        "pooling": pooling,
-        "batch_norm": batch_norm,
-    }
-    dense = network == "dense"
-    check_network(network, changes | given({**layers, "widths": widths}), activation, protocol)
-    table = own.is_table and protocol == "fast"
-    learned = bool(changes.get("prior_fraction", table and dense))
-    check_effective(changes, objective, learned=learned)
-    settings_of = partial(Settings.of, protocol, activation, objective)
-    if not dense:
-        layers["widths"] = changes.pop("widths", None)
-    defaults = partial(for_table if dense else for_module, given=changes)
-    settings_of(**(defaults(1000) if table or not dense else changes))  # fails before data are read
+    source = DataSource(dataset, folder=_text(data_folder), test=_text(test_data), **columns)
+    sources = _checked(source, fallback)
+    asked = _parsed(chosen)
+    table = source.is_table and asked["protocol"] == "fast"
+    kind = network if network in ("dense", "conv") else "module"
+    _check_effective(asked, kind, learned=asked.get("prior_fraction", table and kind == "dense"))
+    if kind == "module":
+        _check_file(network)
+    layers = {name: asked.pop(name) for name in _CONVOLUTIONS if name in asked}
+    if kind != "dense" and "widths" in asked:
+        layers["widths"] = asked.pop("widths")
+    defaults = partial(_defaults, kind, table=table)
+    Settings.of(**defaults(asked, 1000))  # fails before data are read
     set_threads(threads)
     from pacbayes import folders
     from pacbayes.devices import device_named
 
     place = device_named(device)  # fails before data are read
-
-    source, read, fell_back = _load(*sources, tensorboard)
-    if fell_back and dense:  # bundled data are too few for hidden layers
-        changes.setdefault("widths", ())
-    elif not dense:
-        changes = defaults(len(read.y_train))
-    elif table:
-        groups = None if read.groups is None else len(set(read.groups.tolist()))
-        changes = for_table(len(read.y_train), changes, groups)
-    settings = settings_of(classes=len(read.classes), **changes)
+    used, read, fell_back = _load(*sources, tensorboard)
+    if fell_back and kind == "dense":  # bundled data are too few for hidden layers
+        asked.setdefault("widths", ())
+        defaults = partial(_defaults, kind, table=False)
+    n, groups = len(read.y_train), None
+    if table and read.groups is not None:
+        groups = len(set(read.groups.tolist()))
+    settings = Settings.of(classes=len(read.classes), **defaults(asked, n, groups))
     data = folders.featured(read, settings)
-    choice = choice_of(network, layers, learned=bool(settings.prior_fraction), shape=data.shape)
-    already = _trained(folders.planned_runs(out, settings))
+    choice = _choice(network, layers, learned=bool(settings.prior_fraction), shape=data.shape)
+    already = all(
+        (folder / "posterior.safetensors").exists()
+        for folder, _ in folders.planned_runs(out, settings)
+    )
     learn, follow = _followers(data, out, tensorboard, place, quiet=quiet or as_json)
     trained = folders.train_all(
-        out, settings, source, data, choice, follow_prior=learn, follow=follow, device=place
+        out, settings, used, data, choice, follow_prior=learn, follow=follow, device=place
     )
     _show(trained, None if already else started, as_json=as_json)
+
+
+def _check_no_model(*, per_class: bool, cost: list[str] | None, target_error: float | None) -> None:
+    """Refuse the options of models other than networks."""
+    if per_class:
+        raise ValueError("--per-class is for other models; use pacbayes certify --per-class later")
+    for option, value in (("--cost", cost), ("--target-error", target_error)):
+        if value is not None:
+            raise ValueError(f"{option} needs --model boosting, forest, linear or best")
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _parsed(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, as settings have them."""
+    found = given(dict(chosen))
+    for name in found.keys() & {"channels", "kernels", "strides"}:
+        found[name] = whole_numbers(name, found[name], "16,32")
+    if (text := found.get("widths")) is not None:
+        example = "100,100,100 or be none"
+        found["widths"] = () if text == "none" else whole_numbers("widths", text, example)
+    if (text := found.get("prior_scale")) is not None:
+        scales = tuple(numbers("prior-scale", text))
+        found |= {"prior_scale": scales[0]} | ({"prior_scales": scales} if scales[1:] else {})
+    return found
+
+
+def _check_file(network: str) -> None:
+    """Refuse what names no function of a file."""
+    file, _, function = network.rpartition(":")
+    if not file.endswith(".py") or not function.isidentifier():
+        raise ValueError(
+            f"--network must be dense, conv or a function such as my_network.py:build, got "
+            f"{network!r}"
+        )
+    if not Path(file).is_file():
+        raise ValueError(f"--network {network}: {file} does not exist")
+
+
+def _check_effective(asked: dict[str, Any], network: str, *, learned: object) -> None:
+    """Refuse options of other networks, of a prior that learns, or of an objective."""
+    for name, (_, option) in (_CONVOLUTIONS | _SETTINGS).items():
+        if name not in asked or asked[name] == option.default:
+            continue
+        if needed := option.needs(network, asked.get("objective"), learned=bool(learned)):
+            value = "" if option.default is None else f" {asked[name]}"
+            raise ValueError(f"{flag_of(name, option)}{value} needs {needed}")
+
+
+def _defaults(
+    network: str, asked: dict[str, Any], n: int, groups: int | None = None, *, table: bool
+) -> dict[str, Any]:
+    """Return the settings for n examples: what was asked, and what follows from their number."""
+    from pacbayes.defaults import for_module, for_table
+
+    if network != "dense":
+        return for_module(n, asked)
+    return for_table(n, asked, groups) if table else asked
 
 
 def _checked(own: DataSource, fallback: str | None) -> tuple[DataSource, DataSource | None]:
@@ -361,31 +280,40 @@ def _checked(own: DataSource, fallback: str | None) -> tuple[DataSource, DataSou
     return own, other
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def _choice(
+    network: str, layers: dict[str, Any], *, learned: bool, shape: tuple[int, ...] | None
+) -> Choice | None:
+    """Return the network of a run; None if it is dense. Code that is named may run from now on.
 
+    Args:
+        layers: options of convolutions that were given; others follow `learned`, whether the prior
+            learns, and the shape of an example.
+    """
+    from pacbayes.folders.blueprint import chosen
+    from pacbayes.networks.modules import Convolutions
 
-def _scales(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    scales = tuple(numbers("prior-scale", text))
-    several = {"prior_scales": scales} if len(scales) > 1 else {}
-    return {"prior_scale": scales[0], **several}
+    if network != "conv":
+        return chosen(network)
+    own = layers.keys() & {"channels", "kernels", "strides", "padding"}  # images have to suit them
+    count = len(layers.get("channels", ()))
+    usual = Convolutions.usual(count, learned=learned, shape=() if own else shape or ())
+    found = usual | layers
+    found["pooling"] = found.get("pooling") or None
+    return chosen(Convolutions(**found))
 
 
 def _load(
     source: DataSource, fallback: DataSource | None, tensorboard: Path | None
 ) -> tuple[DataSource, Dataset | Tables, bool]:
     """Return the source used, its data, and whether it is the fall-back."""
-    from pacbayes.cli import console
-    from pacbayes.cli import tensorboard as curves
+    from pacbayes.cli import progress
     from pacbayes.data import load_with_fallback
 
     if tensorboard is not None:
-        curves.check(tensorboard)
+        progress.check_curves(tensorboard)
     used, data, reason = load_with_fallback(source, fallback)
     if reason is not None:
-        console.shout(f"{reason}\n\nUSING {used.name} INSTEAD OF {source.name}.")
+        shout(f"{reason}\n\nUSING {used.name} INSTEAD OF {source.name}.")
     return used, data, reason is not None
 
 
@@ -395,21 +323,15 @@ def _followers(
     """Return what shows the learning of a prior, and the training of a run."""
     from pacbayes import folders
     from pacbayes.cli import progress
-    from pacbayes.cli import tensorboard as curves
 
     def follow(steps: Iterator[Progress], run: Run) -> None:
         if tensorboard is not None:
             place = tensorboard / run.folder.resolve().relative_to(out.resolve().parent)
-            steps = curves.recorded(steps, run, place)
+            steps = progress.with_curves(steps, run, place)
         note = folders.engine_note(run, data, device)
         progress.show_training(steps, run, note, quiet=quiet)
 
     return partial(progress.show_prior, quiet=quiet), follow
-
-
-def _trained(planned: list[tuple[Path, Settings]]) -> bool:
-    """Return whether every planned run was trained before."""
-    return all((folder / "posterior.safetensors").exists() for folder, _ in planned)
 
 
 def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
@@ -421,5 +343,61 @@ def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(best.folder), "evaluation": asdict(best.best)}))
     else:
-        took = "Already trained" if started is None else f"Trained in {console.took(started)}"
-        console.show_trained(trained, best, took)
+        done = "Already trained" if started is None else f"Trained in {took(started)}"
+        console.show_trained(trained, best, done)
+
+
+def _fit(
+    model: Model,
+    out: Path,
+    dataset: str,
+    test: Path | None,
+    columns: dict[str, Any],
+    asked: dict[str, Any],
+) -> FittedModel:
+    """Fit and certify a classifier, and save it with its certificate."""
+    from pacbayes.cli import console
+    from pacbayes.models.training import check_folder, costs_of, read_examples, train_model
+
+    check_folder(out)
+    asked["deduplicate"] = columns.pop("deduplicate")
+    examples = read_examples(dataset, test=test, **columns)
+    asked["costs"] = costs_of(asked["costs"], examples.y)
+    with console.waiting(f"fitting {model} to {len(examples.y)} examples"):
+        return train_model(out, model, examples, dataset, **asked)
+
+
+def _show_model(
+    fitted: FittedModel, out: Path, started: float, *, quiet: bool, as_json: bool
+) -> None:
+    from pacbayes.certificates.explanation import percent
+
+    if as_json:
+        print(json.dumps(_as_dict(fitted, out)))
+        return
+    model = fitted.model
+    if not quiet and len(model.certificates_) > 1:
+        for name, c in model.certificates_.items():
+            errors = f"{c.losses:g} errors on {c.n} {c.unit}"
+            print(f"  {name:20} {errors}, bound {c.shown}")
+    print(f"Certificate: {model.certificate_ or 'none'}")
+    for c in fitted.others:
+        print(f"  {c.quantity}: at most {c.shown}, on {c.n} {c.unit}")
+    for note in fitted.remarks:
+        print(f"Note: {note}.")
+    if fitted.test_error is not None:
+        print(f"Test error: {percent(fitted.test_error)} of {fitted.test_size} examples.")
+    print(f"Written to {out}")
+    remark(f"Took {took(started)}. Next: {command('verify', out)}", quiet=quiet)
+
+
+def _as_dict(fitted: FittedModel, out: Path) -> dict[str, object]:
+    c = fitted.model.certificate_
+    return {
+        "run": str(out),
+        "chosen": fitted.model.chosen_,
+        "certificate": None if c is None else c.as_dict(),
+        "others": {c.quantity: c.as_dict() for c in fitted.others},
+        "test_error": fitted.test_error,
+        "remarks": fitted.remarks,
+    }

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacbayes.cli import completion, console
-from pacbayes.cli.options import AsJson, DataFile
-from pacbayes.cli.predict import printable
+from pacbayes.cli import console
+from pacbayes.cli.options import AsJson, DataFile, complete_runs
+from pacbayes.cli.streams import command, printable, remark, took
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ def verify(
         typer.Argument(
             metavar="CERTIFICATE",
             help="A certificate.json or a run folder.",
-            autocompletion=completion.runs,
+            autocompletion=complete_runs,
         ),
     ],
     full: Annotated[
@@ -80,7 +80,7 @@ def verify(
         print(json.dumps({"holds": holds, "findings": [asdict(finding) for finding in every]}))
     else:
         count = sum(not finding.word for finding in every)
-        _conclude(found, paths, holds, f"{count} checks, {console.took(started)}.")
+        _conclude(found, paths, holds, f"{count} checks, {took(started)}.")
     if not holds:
         raise typer.Exit(1)
 
@@ -123,7 +123,7 @@ def _learned_again(run: Path, data: Path | None) -> Weights:
         prior = folders.learn_again(opened, opened.load_data(data))
     own = {name: tensor.numpy() for name, tensor in opened.load_prior().items()}
     same = all(np.array_equal(own[name], tensor) for name, tensor in prior.items())
-    console.remark(
+    remark(
         "The prior learned again is the same, bit for bit."
         if same
         else "The prior learned again differs, as it may on another machine: "
@@ -152,11 +152,11 @@ def _conclude(found: list[list[Finding]], paths: list[Path], holds: bool, checks
         for findings, path in zip(found, paths, strict=True):
             which = "" if one else f", {path.name}"
             print(printable(f"Verified{which}: {_number(findings, path)}."), flush=True)
-        console.remark(f"{checks} Next: {console.command('predict', paths[0].parent, 'DATA')}")
+        remark(f"{checks} Next: {command('predict', paths[0].parent, 'DATA')}")
     else:
         which = "The certificate does" if one else "At least one certificate does"
         print(f"{which} NOT hold.", flush=True)
-        console.remark(checks)
+        remark(checks)
 
 
 def _number(findings: list[Finding], path: Path) -> str:

@@ -18,7 +18,6 @@ from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
 from pacbayes.data.tasks import task_of
-from pacbayes.defaults import OF_LEARNING
 from pacbayes.devices import CPU, device_named
 from pacbayes.files import (
     file_sha256,
@@ -38,7 +37,7 @@ from pacbayes.folders.versions import versions
 from pacbayes.folders.writing import writing
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.settings import Settings
+from pacbayes.settings import OF_LEARNING, Settings
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import PlainTraining, Teacher, split

@@ -97,6 +97,13 @@ class Sweep:
             return []
         return [c for column in self.columns for c in grid(column, self.dataset, self.epochs)]
 
+    def search_alone(self) -> Sweep:
+        """Return the paper's search alone, without repeats of its winners."""
+        searched = tuple(name for name in self.columns if name not in ADDED)
+        if not searched:
+            raise ValueError(f"the columns {', '.join(ADDED)} have no grid; choose another")
+        return replace(self, columns=searched, repeats=0, search="paper")
+
     def winner(self, column: str, store: Store) -> Configuration | None:
         """Return the best point of a column's grid; None while a point is missing."""
         if self.search == "chosen" or column in ADDED:

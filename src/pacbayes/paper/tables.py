@@ -7,15 +7,26 @@ import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from pacbayes.paper.columns import Configuration, chosen
 from pacbayes.paper.printed import COLUMNS, PaperResult
 from pacbayes.paper.store import Store, Summary
 from pacbayes.paper.sweep import Sweep
 
-__all__ = ["Format", "Line", "grid_table", "lines", "printed", "render", "table1", "table2"]
+__all__ = [
+    "Format",
+    "Line",
+    "grid_table",
+    "lines",
+    "printed",
+    "record",
+    "render",
+    "rows",
+    "table1",
+    "table2",
+]
 
 Format = Literal["terminal", "markdown", "csv", "latex"]
 _LOSSES = {"train_linear": "train linear", "test_zero_one": "test 0-1", "bound": "bound 0-1"}
@@ -137,6 +148,28 @@ def grid_table(sweep: Sweep, store: Store) -> list[list[str]]:
     header = ["column", *_PARAMETERS, *_LOSSES.values(), "KL", ""]
     remarks = {column: _remarkable(sweep, store, column) for column in sweep.columns}
     return [header, *(_grid_row(c, store, remarks[c.column]) for c in sweep.searched())]
+
+
+def rows(what: str, sweep: Sweep, store: Store) -> list[list[str]]:
+    """Return the rows of table1, table2 or grid."""
+    if what == "grid":
+        return grid_table(sweep, store)
+    found = lines(sweep, store)
+    return table1(found) if what == "table1" else table2(found, sweep, store)
+
+
+def record(what: str, sweep: Sweep, store: Store) -> object:
+    """Return the same as plain data: summaries by column, or the points of the search."""
+    if what == "grid":
+        return [_point(c, store) for c in sweep.searched()]
+    return {line.column: list(map(asdict, line.summaries)) for line in lines(sweep, store)}
+
+
+def _point(c: Configuration, store: Store) -> dict[str, Any]:
+    """Return configuration, state and results of a point of the search."""
+    point = asdict(c) | {"state": store.state(c)}
+    summary = store.summary(c)
+    return point if summary is None else point | asdict(summary)
 
 
 def _remarkable(sweep: Sweep, store: Store, column: str) -> dict[str, Configuration | None]:
