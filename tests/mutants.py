@@ -40,7 +40,8 @@ OUTPUTS = "tests/certificates/test_outputs.py"
 MODULES = "tests/folders/test_modules.py"
 CONCURRENCY = "tests/test_concurrency.py -k share"
 READING = "tests/certificates/test_reading.py"
-CERTIFIED = "tests/models tests/losses tests/certificates/test_reading.py -k not(has_nothing)"
+COPIES = "tests/data/test_copies.py tests/data/test_splitting.py"
+CERTIFIED = f"tests/models tests/losses {READING} {COPIES} -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/verify/test_classifiers.py"
 FOREIGN = "tests/attacks/test_foreign_code.py"
 WAYS = "tests/test_ways_in.py"
@@ -436,9 +437,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify/enclosures.py", "_inverse(2 * within,", "_inverse(within,", VERIFY),
     ("verify/findings.py", 'not faults, "; "', 'True, "; "', VERIFY),
     (
-        "training/priors.py",
-        "np.sort(order[count:])",
-        "np.sort(order)",
+        "data/splitting.py",
+        "return np.flatnonzero(own), np.flatnonzero(~own)",
+        "return np.flatnonzero(own), np.arange(n)",
         "tests/training/test_priors.py",
     ),
     (
@@ -614,7 +615,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/encoding.py", "math.fsum(x.tolist()) / len(x)", "float(x.mean())", ENCODING),
     ("data/encoding.py", "if counts[word] >= least", "if counts[word] > least", ENCODING),
     ("data/encoding.py", "if column.kind is Kind.CATEGORY:", "if False:", ENCODING),
-    ("data/encoding.py", "if column.missing.any():", "if False:", ENCODING),
+    (
+        "data/encoding.py",
+        "column.missing.any():\n            raise _unf",
+        "False:\n            raise _unf",
+        ENCODING,
+    ),
     ("data/encoding.py", "if truth_words(list(counts))", "if False", ENCODING),
     ("data/encoding.py", "dict.fromkeys(self.rare, len(known))", "{}", ENCODING),
     ("data/encoding.py", "        check_features(x, where)\n", "", ENCODING),
@@ -659,7 +665,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         FEATURES,
     ),
     ("folders/run.py", "None if run.encoding.plain else FITTED", "None", FEATURES),
-    ("training/priors.py", "np.isin(unit, split", "np.isin(np.arange(n), split", GROUPS),
+    ("data/splitting.py", "= chosen[units]", "= chosen[np.arange(n)]", GROUPS),
     ("certificates/kept.py", 'self.groups is None else "held-out-mean"', 'True else ""', GROUPS),
     (
         "certificates/kept.py",
@@ -768,8 +774,13 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/sample.py", "near > NEAR and not repeats", "False", FORGED),
     ("data/sample.py", "NEAR, _REMARKABLE = 0.2", "NEAR, _REMARKABLE = 0.9999", EXAMPLES),
     ("data/sample.py", "(_REPEATED_DISCRETE if discrete", "(_REPEATED if discrete", FORGED),
-    ("data/sample.py", "_NATURAL ** (1 / D)", "1.0", EXAMPLES),
-    ("data/sample.py", "np.full_like(deviations, deviations.max()), ", "deviations, ", EXAMPLES),
+    ("data/neighbours.py", "_NATURAL ** (1 / D)", "1.0", EXAMPLES),
+    (
+        "data/neighbours.py",
+        "np.full_like(deviations, deviations.max()), ",
+        "deviations, ",
+        EXAMPLES,
+    ),
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
     ("report/voting.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
     (
@@ -794,10 +805,15 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("models/claims.py", "self.y == label", "predicted == label", CERTIFIED),
     ("models/claims.py", "~answers, np.float64", "answers, np.float64", CERTIFIED),
     ("models/claims.py", "binary=binary and self.groups is None", "binary=binary", CERTIFIED),
-    ("models/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
-    ("models/splitting.py", "order[:size]", "np.arange(size)", CERTIFIED),
+    ("data/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
     (
-        "models/splitting.py",
+        "data/splitting.py",
+        'np.random.default_rng(stream(seed, "split")).permutation(count)[:first]',
+        "np.arange(first)",
+        CERTIFIED,
+    ),
+    (
+        "data/splitting.py",
         "np.arange(n) if groups is None else",
         "np.arange(n) if True else",
         CERTIFIED,
@@ -823,10 +839,10 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("models/asking.py", "if is_searched(estimator)", "if False", CERTIFIED),
     ("models/asking.py", "    refuse_hidden_callers(estimator)\n", "", CERTIFIED),
     ("models/claims.py", "    if not several:\n", "    if True:\n", CERTIFIED),
-    ("models/copies.py", "((rare, False), ", "(", CERTIFIED),
-    ("models/copies.py", ", True)):", ", True))[:1]:", CERTIFIED),
-    ("models/copies.py", "> NEAR:", "> 1:", CERTIFIED),
-    ("models/copies.py", "reversed(range(len(y)))", "range(len(y))", CERTIFIED),
+    ("data/sample.py", "((rare, False), ", "(", CERTIFIED),
+    ("data/sample.py", ", True)):", ", True))[:1]:", CERTIFIED),
+    ("data/sample.py", "repeats=False, **how)", "repeats=True, **how)", CERTIFIED),
+    ("data/sample.py", "reversed(range(len(y)))", "range(len(y))", CERTIFIED),
     (
         "certificates/explanation.py",
         "if bound <= error",
@@ -1057,22 +1073,22 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/foreign.py", "yield from (function.__kwdefaults__ or {}).values()", "pass", FOREIGN),
     ("data/foreign.py", "yield from _globals_named(inner)", "pass", FOREIGN),
     (
-        "models/copies.py",
+        "data/values.py",
         "plain[np.isnan(plain)] = np.nan",
         "pass",
-        "tests/models/test_copies.py",
+        "tests/data/test_copies.py",
     ),
     (
-        "models/copies.py",
+        "data/sample.py",
         "_SOME, _LIKELY = 1000, 0.4",
         "_SOME, _LIKELY = 1000, 0.6",
-        "tests/models/test_copies.py",
+        "tests/data/test_copies.py",
     ),
     (
-        "models/copies.py",
+        "data/sample.py",
         "found |= ~np.isnan(X[:, j])",
         "pass",
-        "tests/models/test_copies.py",
+        "tests/data/test_copies.py",
     ),
     (
         "models/saved/replaying.py",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import datasets, preprocessing
 
-from pacbayes.data import sample
+from pacbayes.data import neighbours
 from pacbayes.data.sample import (
     FittedError,
     NoSampleError,
@@ -137,9 +137,9 @@ def test_near_copies_are_found_in_blocks_and_ranked_among_some(copies, monkeypat
     x = rng.permutation(np.repeat(rng.normal(size=(4000 // copies, 4)), copies, axis=0))
     x += 1e-4 * rng.normal(size=x.shape)
     whole = near_copies(x, *halves(x))
-    monkeypatch.setattr(sample, "_RANKED", 300)
-    monkeypatch.setattr(sample, "_TOGETHER", 7)
-    monkeypatch.setattr(sample, "_parts", lambda index, width: np.array_split(index, 9))
+    monkeypatch.setattr(neighbours, "_RANKED", 300)
+    monkeypatch.setattr(neighbours, "_TOGETHER", 7)
+    monkeypatch.setattr(neighbours, "_parts", lambda index, width: np.array_split(index, 9))
     assert near_copies(x, *halves(x)) == pytest.approx(whole, abs=0.03)
     assert whole == pytest.approx(0.5 * (copies - 1), abs=0.05)
 

@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pacbayes import CertificateWarning, CertifiedClassifier, PACBayesClassifier, bounds
-from pacbayes.models.splitting import split_off
+from pacbayes.data.splitting import split_off
 
 TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 FAST = {"bayes": GaussianNB(), "tree": TREE}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pacbayes.data.sample import first_of_each
+from pacbayes.data.values import blocks_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +26,6 @@ __all__ = [
     "Floats",
     "Labels",
     "Table",
-    "blocks_of",
     "check_classes",
     "check_count",
     "check_features",
@@ -180,15 +182,6 @@ def _arrays_sha256(x: Floats, y: Labels) -> str:
     return hasher.hexdigest()
 
 
-def first_of_each(x: Floats, y: Labels) -> Labels:
-    """Return the indices of the first of examples that are the same, label included."""
-    digests = np.empty(len(x), "S32")  # of rows, which are long
-    for block in blocks_of(x):
-        for i, row in enumerate(x[block] + 0.0, block.start):  # −0 is 0
-            digests[i] = hashlib.sha256(row.tobytes() + y[i].tobytes()).digest()
-    return np.sort(np.unique(digests, return_index=True)[1])
-
-
 def _check_part(x: Floats, y: Labels, where: str) -> None:
     check_features(x, where)
     if len(x) != len(y):
@@ -255,15 +248,6 @@ def _check_finite(labels: NDArray[Any], where: str) -> None:
             f"{where}: the label of example {bad} (counting from 0) is {labels[bad]}, "
             "which is not a finite number"
         )
-
-
-_NUMBERS = 1_000_000  # of a block
-
-
-def blocks_of(rows: NDArray[Any]) -> Iterator[slice]:
-    """Divide the rows of an array into blocks of a million numbers."""
-    size = max(1, _NUMBERS * len(rows) // max(1, rows.size))
-    return (slice(start, start + size) for start in range(0, len(rows), size))
 
 
 def classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -1,23 +1,44 @@
-"""Checks that examples can be an independent sample, without which no bound holds."""
+"""Checks that examples can be an independent sample, without which no bound holds.
+
+Networks are given numbers, and models tables of any kind. A copy of an example of the bound set
+among those that a prior or candidates are fitted to reveals its label.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.data.dataset import blocks_of
+from pacbayes.data.neighbours import near_copies
+from pacbayes.data.values import (
+    blocks_of,
+    columns_of,
+    finite_columns,
+    finite_numbers,
+    is_missing,
+    is_table,
+    numbers_of,
+    row_keys,
+)
+
+if TYPE_CHECKING:
+    from pacbayes.data.splitting import Split
 
 __all__ = [
     "NEAR",
     "FittedError",
     "NoSampleError",
+    "check_copies",
+    "check_examples",
+    "check_near_copies",
     "check_sample",
     "check_split",
+    "first_of_each",
     "near_copies",
     "refuse_repeats",
 ]
@@ -27,17 +48,23 @@ _ANYWAY = 3  # repeated examples that are always allowed
 _REPEATED = 0.01  # share of repeated examples allowed; sampling with replacement has 0.37
 _REPEATED_DISCRETE = 0.1  # the same where no feature is continuous, and repeats are natural
 NEAR, _REMARKABLE = 0.2, 0.02  # shares of near copies that are refused, and that are remarked on
-_QUERIES = 300  # examples of the bound set whose neighbours are looked at
-_RANKED = 5_000  # examples of the prior among which distances are ranked
-_TOGETHER = 100  # queries whose distances are held at once
-_NATURAL = 0.01  # probability with which a smooth density has a neighbour that counts as a copy
-_COPY = 0.2  # at most this fraction of the expected distance is a copy, in any dimension
 _CLOSE = 1e-6  # rounding error that a fitted step may leave
 _ENOUGH = 30  # fewer examples may have a round mean or scale by chance
 _LOOKED_AT = 20  # features that are looked at closely: enough to tell, and fast
-_REMEDY = (
-    "remove them with --deduplicate, or declare that your data naturally repeat with --repeats, or "
-    "repeats=True"
+_SOME, _LIKELY = 1000, 0.4  # rows that tell, but for a chance of 1e-9, that a column repeats much
+_NATURALLY = "declare that your data naturally repeat with --repeats, or repeats=True"
+_REMEDY = f"remove them with --deduplicate, or {_NATURALLY}"
+_NEAR = (
+    "give one example of each, name the column that says which rows belong together with --group, "
+    f"or {_NATURALLY}"
+)
+_EXACT_IN_MEMORY = (
+    "remove them with deduplicate=True, give groups= if examples belong together, or declare that "
+    "your data naturally repeat with repeats=True"
+)
+_NEAR_IN_MEMORY = (
+    "give groups= if examples belong together, one example of each otherwise, or declare that your "
+    "data naturally repeat with repeats=True"
 )
 
 
@@ -67,125 +94,31 @@ def check_sample(x: Array, y: Array, *, repeats: bool, groups: Array | None = No
     return remarks
 
 
-def check_split(x: Array, own: Array, bound: Array, *, repeats: bool) -> list[str]:
-    """Raise NoSampleError if the bound set consists of near copies of the prior's examples.
+def check_split(
+    x: Array,
+    own: Array,
+    bound: Array,
+    *,
+    repeats: bool,
+    others: str = "the prior's examples",
+    remedy: str = _NEAR,
+) -> list[str]:
+    """Raise NoSampleError if the bound set consists of near copies of the other examples.
 
     Args:
         x: features of all examples.
         own, bound: indices of the prior's part and of the bound set.
         repeats: only remark on near copies.
+        others, remedy: the other examples, and what to do about copies of them, in words.
     """
     near = near_copies(x, own, bound)
-    says = f"{100 * near:.0f} % of the bound set are near copies of the prior's examples"
+    says = f"{100 * near:.0f} % of the bound set are near copies of {others}"
     if near > NEAR and not repeats:
         raise NoSampleError(
             f"{says} (at most {100 * NEAR:.0f} % are allowed), so they are not independent; "
-            f"give one example of each, name the column that says which rows belong together with "
-            f"--group, or {_REMEDY.split(', or ', 1)[1]}"
+            f"{remedy}"
         )
     return [says] if near > _REMARKABLE else []
-
-
-def near_copies(x: Array, own: Array, bound: Array) -> float:
-    r"""Return the share of the bound set that lies unnaturally near to the prior's examples.
-
-    In a smooth density of dimension D the number of neighbours within r grows as rᴰ. D and the
-    distance r₁ of the nearest are extrapolated from the neighbours that lie at a tenth and at four
-    tenths of all ranks. An example is a near copy if its nearest neighbour is nearer than
-    t·r₁ with tᴰ = 0.01, which a smooth density has with probability 0.01, and t ≤ 0.2. Distances
-    are measured between features as they are and in units of their deviations; the larger share
-    counts. Exact copies do not: `check_sample` counts those.
-
-    Args:
-        x: features of all examples.
-        own, bound: indices of the prior's part and of the bound set.
-    """
-    rows = x.reshape(len(x), -1)
-    step = max(1, len(bound) // _QUERIES)
-    mean, deviations = _moments_of(rows, own)
-    varied = deviations > 0
-    if len(own) < _ENOUGH or not varied.any():
-        return 0.0
-    units = np.full_like(deviations, deviations.max()), np.where(varied, deviations, 1.0)
-    queries = rows[bound[::step]].astype(np.float64)
-    return max(
-        _near_share(_Measured(rows, own, mean, unit, varied), queries / unit) for unit in units
-    )
-
-
-def _moments_of(rows: Array, index: Array) -> tuple[Array, Array]:
-    """Return means and standard deviations of the features of some rows."""
-    parts = _parts(index, rows.shape[1])
-    mean = sum(rows[part].sum(0, dtype=np.float64) for part in parts) / max(1, len(index))
-    squares = sum(np.square(rows[part] - mean).sum(0) for part in parts)
-    return np.asarray(mean), np.sqrt(squares / max(1, len(index)))
-
-
-def _parts(index: Array, width: int) -> list[Array]:
-    """Divide indices into blocks of a million numbers."""
-    size = max(1, 1_000_000 // width)
-    return [index[i : i + size] for i in range(0, len(index), size)]
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """The prior's examples, of which distances are measured in units of each feature."""
-
-    rows: Array
-    index: Array
-    mean: Array
-    unit: Array
-    varied: Array
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def centred(self, points: Array) -> Array:
-        """Return points, which are in units, in float32 around the mean, without idle features."""
-        found: Array = (points - self.mean / self.unit)[:, self.varied].astype(np.float32)
-        return found
-
-    def squares(self, points: Array, index: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield squared distances of centred points to some of the examples, block by block."""
-        own = (points**2).sum(1)[:, None]
-        for part in _parts(index, self.rows.shape[1]):
-            b = self.centred(self.rows[part] / self.unit)
-            yield part, own + (b**2).sum(1) - 2 * points @ b.T
-
-
-def _near_share(own: _Measured, queries: Array) -> float:
-    points = own.centred(queries)
-    nearest = np.linalg.norm((queries - _nearest(own, points) / own.unit)[:, own.varied], axis=1)
-    n = len(own)
-    ranked = own.index[:: -(-n // _RANKED)]
-    k, K = max(2, n // 10), max(4, 2 * n // 5)
-    inner, outer = _ranks(own, points, ranked, [k * len(ranked) // n, K * len(ranked) // n])
-    D = math.log(K / k) / max(1e-9, math.log(np.median(outer / inner)))
-    expected = inner * k ** (-1 / D)
-    near = (nearest > 0) & (nearest < expected * min(_COPY, _NATURAL ** (1 / D)))
-    return float(near.mean())
-
-
-def _nearest(own: _Measured, points: Array) -> Array:
-    """Return the prior's example that is nearest to each point."""
-    best, where = np.full(len(points), np.inf), np.zeros(len(points), np.int64)
-    for part, squares in own.squares(points, own.index):
-        least = squares.argmin(1)
-        found = squares[np.arange(len(points)), least]
-        nearer = found < best
-        best[nearer], where[nearer] = found[nearer], part[least[nearer]]
-    return own.rows[where].astype(np.float64)
-
-
-def _ranks(own: _Measured, points: Array, index: Array, ranks: Sequence[int]) -> Array:
-    """Return the distances of points to the neighbours of given ranks, (ranks, points)."""
-    places, found = [rank - 1 for rank in ranks], []
-    for i in range(0, len(points), _TOGETHER):
-        squares = np.hstack([s for _, s in own.squares(points[i : i + _TOGETHER], index)])
-        squares.partition(places, axis=1)
-        found.append(np.sqrt(np.maximum(squares[:, places], 1e-30)))
-    both: Array = np.concatenate(found).T
-    return both
 
 
 def _check_repeats(rows: Array, y: Array, groups: Array | None) -> list[str]:
@@ -346,3 +279,121 @@ def _round_spread(features: Sequence[_Spread]) -> str | None:
 
 def _close(values: Array, to: float) -> bool:
     return bool((np.abs(values - to) < _CLOSE).all())
+
+
+def check_examples(
+    X: Any,
+    y: Array,
+    groups: Array | None,
+    split: Split,
+    *,
+    repeats: bool,
+    deduplicated: bool,
+) -> None:
+    """Raise NoSampleError if there are copies that were neither declared natural nor removed."""
+    check_copies(X, y, groups, repeats=repeats or deduplicated)
+    check_near_copies(X, split, repeats=repeats)
+
+
+def check_copies(X: Any, y: Array, groups: Array | None = None, *, repeats: bool) -> None:
+    """Raise NoSampleError if examples are repeated or, where they are numbers, scaled to fit.
+
+    The rule is that for runs: at most 10 % of the examples may be copies of others, label included,
+    and 1 % may be copies with a value in a column that has a different one in most rows. Three are
+    always allowed.
+
+    Args:
+        groups: label of each example's group; copies within a group do not count.
+        repeats: allow copies.
+    """
+    if not repeats:
+        keys, rare = _keys(X, y), _distinctive(X, len(y))
+        members = [0] * len(y) if groups is None else groups.tolist()
+        for chosen, discrete in ((rare, False), (np.ones(len(y), bool), True)):
+            rows = [(keys[i], members[i]) for i in np.flatnonzero(chosen)]
+            again = _copies(rows, grouped=groups is not None)
+            refuse_repeats(again, len(y), discrete=discrete, remedy=_EXACT_IN_MEMORY)
+    if (numbers := finite_numbers(X)) is not None:
+        check_sample(numbers, y, repeats=True)
+
+
+def _copies(rows: list[tuple[Hashable, Any]], *, grouped: bool) -> int:
+    """Return the number of rows, or of different rows of groups, that are there already."""
+    return len(set(rows) if grouped else rows) - len({key for key, _ in rows})
+
+
+def first_of_each(X: Any, y: Array) -> Array:
+    """Return the indices of the examples that copy no earlier one, label included."""
+    firsts = dict(zip(reversed(_keys(X, y)), reversed(range(len(y))), strict=True))
+    return np.sort(np.fromiter(firsts.values(), np.int64))
+
+
+def check_near_copies(X: Any, split: Split, *, repeats: bool) -> None:
+    """Raise NoSampleError if the bound set consists of near copies of the other examples.
+
+    Distances are between the numbers that differ in most rows or, where no column has such, between
+    all numbers. Categories do not count, as they make a table far from a smooth density. Texts and
+    sparse matrices are not looked at. Of a large bound set, `near_copies` takes every so many.
+    """
+    if repeats or not is_table(X):
+        return
+    if (table := _measured(X, split.own)) is not None:
+        how = {"others": "other examples", "remedy": _NEAR_IN_MEMORY}
+        check_split(table, split.own, split.bound, repeats=False, **how)
+
+
+def _measured(X: Any, own: Array) -> Array | None:
+    """Return the numbers between which distances are measured, (n, d); the array itself if all."""
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        varied = _varied(X)
+        chosen = X[:, varied] if varied and len(varied) < X.shape[1] else X
+        if finite_columns(chosen).all():
+            return chosen
+        columns = list(chosen.T.astype(np.float64))
+    else:
+        every = [numbers for c in columns_of(X) if (numbers := numbers_of(c)) is not None]
+        columns = [c for c in every if _differs_mostly(c)] or every
+    return np.stack([_filled(c, own) for c in columns], axis=1) if columns else None
+
+
+def _filled(column: Array, own: Array) -> Array:
+    """Return a column with the median of its own examples for missing numbers."""
+    known = column[own][np.isfinite(column[own])]
+    return np.where(np.isfinite(column), column, np.median(known) if len(known) else 0.0)
+
+
+def _varied(table: Array) -> list[int]:
+    """Return the columns of numbers that have a different value in most rows.
+
+    A column whose numbers repeat much among some rows, drawn at random, is not looked at in whole.
+    """
+    n = len(table)
+    few = table[np.random.default_rng(0).choice(n, min(n, _SOME), replace=False)]
+    likely = [j for j in range(table.shape[1]) if _differs_mostly(few[:, j], _LIKELY)]
+    return [j for j in likely if _differs_mostly(table[:, j])]
+
+
+def _differs_mostly(column: Array, share: float = 0.5) -> bool:
+    """Return whether more than a share of a column's numbers are different ones."""
+    return len(np.unique(column[np.isfinite(column)])) > share * len(column)
+
+
+def _keys(X: Any, y: Array) -> list[Hashable]:
+    """Return something for each example that is equal for copies alone."""
+    return list(zip(row_keys(X), map(str, y.tolist()), strict=True))
+
+
+def _distinctive(X: Any, n: int) -> Array:
+    """Return whether each row has a value in a column with a different value in most rows."""
+    if not is_table(X):  # texts, sparse matrices
+        return np.ones(n, bool)
+    found = np.zeros(n, bool)
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        for j in _varied(X):
+            found |= ~np.isnan(X[:, j])
+        return found
+    for column in columns_of(X):
+        there = np.array([not is_missing(value) for value in column.tolist()], bool)
+        if len(set(map(str, column[there].tolist()))) > n / 2:
+            found |= there
+    return found

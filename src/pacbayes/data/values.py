@@ -1,17 +1,43 @@
-"""Columns of arrays and data frames in memory, and the numbers in them."""
+"""Rows and columns in memory, in any container: the numbers in them, their keys and their hash."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from numbers import Real
+import hashlib
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import pairwise
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["columns_of", "is_framed", "is_missing", "is_numeric", "is_sparse", "numbers_of"]
+__all__ = [
+    "blocks_of",
+    "columns_of",
+    "features_sha256",
+    "finite_columns",
+    "finite_numbers",
+    "is_framed",
+    "is_missing",
+    "is_numeric",
+    "is_sparse",
+    "is_table",
+    "numbers_of",
+    "row_keys",
+]
 
 Array = NDArray[Any]
+_NUMBERS = 1_000_000  # of a block
+_BYTES = 16  # of the hash that stands for a row of numbers
+
+
+def blocks_of(rows: Array) -> Iterator[slice]:
+    """Divide the rows of an array into blocks of a million numbers.
+
+    Whatever looks at all examples holds a few of them at a time.
+    """
+    size = max(1, _NUMBERS * len(rows) // max(1, rows.size))
+    return (slice(start, start + size) for start in range(0, len(rows), size))
 
 
 def is_framed(X: Any) -> bool:
@@ -63,3 +89,96 @@ def numbers_of(column: Array) -> Array | None:
     if column.dtype.kind != "O" or not all(isinstance(v, Real) or is_missing(v) for v in column):
         return None
     return np.array([np.nan if is_missing(v) else float(v) for v in column])
+
+
+def is_table(X: Any) -> bool:
+    return is_framed(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
+
+
+def finite_columns(table: Array) -> Array:
+    """Return whether all numbers of each column are finite."""
+    parts = [np.isfinite(table[block]).all(axis=0) for block in blocks_of(table)]
+    columns: Array = np.all(parts, axis=0)
+    return columns
+
+
+def finite_numbers(X: Any) -> Array | None:
+    """Return the columns of finite numbers, (n, d), or None; an array itself if all of them are."""
+    if not is_table(X):
+        return None
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        finite = finite_columns(X) if X.size else np.zeros(0, bool)
+        return (X if finite.all() else X[:, finite]) if finite.any() else None
+    columns = (c for c in columns_of(X) if c.dtype.kind in "biuf")
+    known = [c.astype(np.float64) for c in columns if np.isfinite(c).all()]
+    return np.stack(known, axis=1) if known and len(known[0]) else None
+
+
+def row_keys(X: Any) -> Iterator[Hashable]:
+    """Yield something hashable for each row of an array, data frame, sparse matrix or list."""
+    if is_sparse(X):
+        rows = X.tocsr(copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        for start, end in pairwise(rows.indptr):
+            yield rows.indices[start:end].tobytes(), rows.data[start:end].tobytes()
+    elif (numbers := _all_numbers(X)) is not None:
+        for block in blocks_of(numbers):
+            plain = numbers[block].astype(np.float64, order="C") + 0.0  # −0 is 0
+            plain[np.isnan(plain)] = np.nan  # which has many forms
+            yield from (hashlib.blake2b(row, digest_size=_BYTES).digest() for row in plain)
+    elif is_framed(X):
+        columns = (column.tolist() for column in columns_of(X))
+        yield from (tuple(map(_cell, row)) for row in zip(*columns, strict=True))
+    else:
+        rows = (row.tolist() if hasattr(row, "tolist") else row for row in X)
+        yield from (tuple(map(_cell, r)) if isinstance(r, list) else _cell(r) for r in rows)
+
+
+def _all_numbers(X: Any) -> Array | None:
+    """Return arrays and tensors of numbers, also of images, and frames of finite numbers alone."""
+    if hasattr(X, "detach"):  # a tensor; numpy has no bfloat16
+        X = X.detach().cpu()
+        X = (X.float() if X.is_floating_point() and X.element_size() < 4 else X).numpy()
+    if isinstance(X, np.ndarray):
+        return X if X.ndim > 1 and X.dtype.kind in "biuf" else None
+    numbers = finite_numbers(X)
+    return numbers if numbers is not None and numbers.shape == X.shape else None
+
+
+def _cell(value: Any) -> Hashable:
+    """Return a value that is equal for equal cells: 1 is 1.0, −0 is 0, and NaN is missing."""
+    if is_missing(value):
+        return None
+    return value if isinstance(value, str | Number) else repr(value)
+
+
+def features_sha256(X: Any) -> str:
+    """Return a hash of the features, which is the same for the same values in the same container.
+
+    Numbers count by their bits, other values by what Python prints.
+    """
+    hasher = hashlib.sha256(b"pacbayes features 1\n")
+    if is_sparse(X):
+        rows = X.tocsr(copy=True)
+        rows.sum_duplicates()
+        _feed(hasher, "sparse", [rows.indptr, rows.indices, rows.data])
+    elif is_framed(X) and hasattr(X, "columns"):
+        _feed(hasher, repr([str(name) for name in X.columns]), columns_of(X))
+    else:
+        table = X if isinstance(X, np.ndarray) else np.fromiter(map(repr, X), object, len(X))
+        _feed(hasher, repr(table.shape), [table])
+    return hasher.hexdigest()
+
+
+def _feed(hasher: Any, head: str, arrays: Iterable[Array]) -> None:
+    hasher.update(head.encode() + b"\n")
+    for array in arrays:
+        if array.dtype.kind in "biufmM":
+            plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            hasher.update(f"{plain.dtype.str} {plain.size}\n".encode() + plain.tobytes())
+        else:
+            hasher.update(f"objects {array.size}\n".encode())
+            for value in array.ravel().tolist():
+                text = "missing" if is_missing(value) else f"{type(value).__name__} {value!r}"
+                hasher.update(text.encode() + b"\0")

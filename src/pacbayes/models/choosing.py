@@ -21,6 +21,8 @@ from pacbayes.certificates.explanation import CertificateWarning, remarked
 from pacbayes.data.foreign import ask, give
 from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import refuse_fitted_state
+from pacbayes.data.splitting import Split
+from pacbayes.data.values import features_sha256
 from pacbayes.losses.bounded import Loss, of_units
 from pacbayes.models.candidates import (
     MEAN,
@@ -43,8 +45,6 @@ from pacbayes.models.claims import (
     share_out,
 )
 from pacbayes.models.predictor import labels_of
-from pacbayes.models.splitting import Split
-from pacbayes.models.tables import features_sha256
 
 __all__ = [
     "Choice",

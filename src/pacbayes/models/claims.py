@@ -14,9 +14,9 @@ from pacbayes.bounds.ledger import Ledger
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, certify_losses
 from pacbayes.data.layout import Layout
+from pacbayes.data.splitting import Fraction, Split
 from pacbayes.losses.bounded import Loss, of_units
 from pacbayes.models.candidates import vote_of
-from pacbayes.models.splitting import Fraction, Split
 
 __all__ = [
     "ANSWERED",

@@ -23,13 +23,12 @@ from pacbayes.certificates.explanation import CertificateWarning
 from pacbayes.data.dataset import classes_of
 from pacbayes.data.foreign import apart
 from pacbayes.data.later import are_dicts
-from pacbayes.data.sample import NoSampleError
+from pacbayes.data.sample import NoSampleError, check_examples, first_of_each
+from pacbayes.data.splitting import Fraction, split_off
 from pacbayes.losses.bounded import loss_of
 from pacbayes.models.asking import check_answers, check_origin
 from pacbayes.models.candidates import answer, mean_weights, named, probabilities
 from pacbayes.models.choosing import Choice, Chosen, Contest, choose, evidence_of
-from pacbayes.models.copies import check_examples, first_of_each
-from pacbayes.models.splitting import Fraction, split_off
 from pacbayes.sklearn.parameters import forget
 
 __all__ = ["CertifiedClassifier"]

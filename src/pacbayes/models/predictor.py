@@ -13,9 +13,9 @@ from pacbayes.bounds.ledger import Ledger
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, certify_losses
 from pacbayes.data.foreign import apart, ask
+from pacbayes.data.sample import check_copies
 from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.models.asking import Modules, check_batches, check_in_place
-from pacbayes.models.copies import check_copies
 
 __all__ = ["certify_predictor", "labels_of"]
 

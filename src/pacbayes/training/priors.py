@@ -10,9 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 from torch.nn.modules.dropout import _DropoutNd
@@ -20,6 +18,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from pacbayes.choices import Augmentation, Precision
 from pacbayes.data.augmentation import crops_and_flips, image_side, moved_images
 from pacbayes.data.foreign import ask, give
+from pacbayes.data.splitting import split
 from pacbayes.data.tasks import Task, check_examples, task_of
 from pacbayes.devices import CPU, check_together
 from pacbayes.files import load_tensors, save_tensors
@@ -47,30 +46,7 @@ __all__ = [
     "split",
 ]
 
-Indices = NDArray[np.int64]
 _LOG_LOSS = 0.7  # fraction of the run on −ln P(label), which learns faster than the bounded loss
-
-
-def split(
-    n: int, fraction: float, seed: int, groups: NDArray[Any] | None = None
-) -> tuple[Indices, Indices]:
-    """Split n examples into those the prior learns from and the bound set, both in order.
-
-    Args:
-        groups: which group each example belongs to; groups are split, and go to one side whole.
-    """
-    if groups is not None:
-        names, unit = np.unique(groups, return_inverse=True)
-        own = np.isin(unit, split(len(names), fraction, seed)[0])
-        return np.flatnonzero(own), np.flatnonzero(~own)
-    count = round(fraction * n)
-    if not 0 < count <= n - 8:
-        raise ValueError(
-            f"a prior fraction of {fraction:g} gives {count} of {n} examples to the prior and "
-            f"{n - count} to the bound; each needs examples, the bound at least 8"
-        )
-    order = np.random.default_rng(stream(seed, "split")).permutation(n)
-    return np.sort(order[:count]), np.sort(order[count:])
 
 
 class Teacher(Trainer):

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from pacbayes.data.dataset import DataError
 from pacbayes.data.layout import Layout
-from pacbayes.data.values import columns_of
-from pacbayes.models.tables import features_sha256
+from pacbayes.data.values import columns_of, features_sha256
 
 __all__ = ["check_same", "load_copy", "table_bytes"]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pacbayes.bounds.domain import check_probability
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import remarked
+from pacbayes.data.splitting import Split
 from pacbayes.files import DamagedFileError
 from pacbayes.losses.bounded import loss_of
 from pacbayes.models.candidates import WeightedVote
@@ -31,7 +32,6 @@ from pacbayes.models.saved.record import (
     read_certificates,
     read_record,
 )
-from pacbayes.models.splitting import Split
 from pacbayes.verify.classifiers import check_evidence
 
 __all__ = ["issue_again"]

@@ -13,16 +13,15 @@ from sklearn.utils import _safe_indexing
 from pacbayes.data import NAMES
 from pacbayes.data import load as load_data
 from pacbayes.data.layout import Layout
-from pacbayes.data.sample import NoSampleError
+from pacbayes.data.sample import NoSampleError, check_examples, first_of_each
+from pacbayes.data.splitting import Split
+from pacbayes.data.values import features_sha256
 from pacbayes.models.asking import check_answers
 from pacbayes.models.candidates import answer
 from pacbayes.models.claims import places
-from pacbayes.models.copies import check_examples, first_of_each
 from pacbayes.models.saved.data_file import load_copy
 from pacbayes.models.saved.folder import load_classifier
 from pacbayes.models.saved.record import EVIDENCE, RUN, ClassifierRecord, read_record
-from pacbayes.models.splitting import Split
-from pacbayes.models.tables import features_sha256
 from pacbayes.verify.classifiers import recount
 from pacbayes.verify.findings import REPLAYED, Finding, word
 from pacbayes.verify.records import ClassifierCertificates, ClassifierRun, read, read_tensors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pacbayes.models.splitting import split_off
+from pacbayes.data.splitting import split_off
 
 
 def test_both_parts_together_are_all_examples_once():

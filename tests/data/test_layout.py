@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from pacbayes.data.frame import Kind
 from pacbayes.data.layout import Layout, table_of
 from pacbayes.data.reading import read_frame
-from pacbayes.models.tables import features_sha256
+from pacbayes.data.values import features_sha256
 
 
 @pytest.fixture

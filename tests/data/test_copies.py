@@ -9,9 +9,15 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from pacbayes.data.sample import FittedError, NoSampleError
-from pacbayes.models.copies import _varied, check_copies, check_near_copies, first_of_each
-from pacbayes.models.splitting import Split
+from pacbayes.data.sample import (
+    FittedError,
+    NoSampleError,
+    _varied,
+    check_copies,
+    check_near_copies,
+    first_of_each,
+)
+from pacbayes.data.splitting import Split
 
 RNG = np.random.default_rng(0)
 NUMBERS = RNG.random((200, 2))
