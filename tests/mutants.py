@@ -764,7 +764,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "(0, len(numbers)",
         KEYED,
     ),
-    ("networks/bodies.py", "torch.addcmul(mean, deviation, noise.to(mean))", "mean", KEYED),
+    ("networks/bodies.py", "torch.addcmul(mean, deviation, noise.to(mean))", "mean", OUTPUTS),
     (
         "networks/architecture.py",
         "None if settings.prior_fraction else",

@@ -1,5 +1,6 @@
 """Certificates of bounded output activations, by linear and squared losses."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -62,6 +63,20 @@ def test_the_squared_loss_of_fresh_weights_is_certified_not_that_of_their_mean()
     c = certify_outputs(network, x, y, loss="squared")
     assert c.monte_carlo is None
     assert c.risk > (network(x, 1) - y).square().mean().item() + 0.02
+
+
+@pytest.mark.parametrize("rule", [activations.sign, activations.relu, activations.sigmoid])
+def test_draws_by_a_generator_have_the_distribution_of_torchs(rule):
+    """First and second moments of both layers' units, products of units included."""
+    layers = [GaussianLinear(3, 4, scale=0.7), GaussianLinear(4, 2, learned_scale=True)]
+    body, T = Dense(layers, [rule, rule]).double(), 20_000
+    x = torch.randn(5, 3).double()
+    with torch.no_grad():
+        drawn = body.draw(x, T).value, body.draw_with(x, T, np.random.default_rng(3))
+    first, second = (torch.cat([a, a * a, a[..., :1] * a[..., 1:]], -1) for a in drawn)
+    error = (first.var(0) + second.var(0)).clamp(min=1e-15) / T
+    assert ((first.mean(0) - second.mean(0)).abs() < 4.5 * error.sqrt() + 1e-12).all()
+    assert second[..., 0].std(0).min() > 0.1  # units are drawn
 
 
 def test_unbounded_activations_wrong_labels_and_copies_are_refused():
