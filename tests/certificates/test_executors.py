@@ -78,9 +78,9 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, monkeypatch):
 
     def executor(work, x, y, parts):
         for sums in dask_parts(work, x, y, parts, cluster.scheduler_address):
-            if not killed:
-                busy = [w for w in cluster.scheduler.workers.values() if w.processing]
-                killed.append(cluster.workers[busy[0].name].process.pid)
+            if not killed:  # most parts are still to come; those sent ahead may all be done
+                busiest = max(cluster.scheduler.workers.values(), key=lambda w: len(w.processing))
+                killed.append(cluster.workers[busiest.name].process.pid)
                 os.kill(killed[0], signal.SIGKILL)
             yield sums
 

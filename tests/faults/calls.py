@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import errno
+import gc
 import io
 import json
 import os
@@ -43,6 +44,7 @@ def begun(act: Callable[[], Outcome]) -> tuple[int, int]:
     child = os.fork()
     if child == 0:
         os.close(read)
+        gc.disable()  # finalizers of inherited objects would make calls of their own, at any time
         try:
             signal.alarm(300)
             said = json.dumps(act().__dict__).encode()
