@@ -24,7 +24,7 @@ import torch
 
 from pacbayes.data.tasks import Binary
 from pacbayes.folders.prediction import VOTES
-from pacbayes.folders.versions import versions
+from pacbayes.folders.record import versions
 from pacbayes.paper.baselines import PBGFitting, PBGNet
 from pacbayes.paper.columns import Configuration
 from pacbayes.paper.execution import examples

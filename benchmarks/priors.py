@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pacbayes import Settings, data
-from pacbayes.folders.versions import versions
+from pacbayes.folders.record import versions
 from pacbayes.networks.risk import empirical_risk
 from pacbayes.training.priors import Teacher, split
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pacbayes import Settings, Trainer, build_network, data
-from pacbayes.folders.versions import versions
+from pacbayes.folders.record import versions
 
 HERE = Path(__file__).parent
 STORE = HERE / "recipes.jsonl"

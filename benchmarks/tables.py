@@ -55,7 +55,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from pacbayes import CertificateWarning, CertifiedClassifier, PACBayesClassifier
 from pacbayes.bounds import clopper_pearson
-from pacbayes.folders.versions import versions
+from pacbayes.folders.record import versions
 from pacbayes.models.candidates import default_candidates
 from pacbayes.networks.posterior import gaussians
 from pacbayes.networks.predictors import scores

@@ -18,7 +18,7 @@ from pacbayes import devices, folders, stochastic
 from pacbayes.data import DataSource
 from pacbayes.data.augmentation import crops_and_flips, moved_images
 from pacbayes.folders import run as issuing
-from pacbayes.folders.versions import versions
+from pacbayes.folders.record import versions
 from pacbayes.networks import risk as risks
 from pacbayes.networks.architecture import dense_network
 from pacbayes.networks.network import Network

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pacbayes import Settings, folders
-from pacbayes.folders.blueprint import Blueprint
 from pacbayes.networks.posterior import gaussians
+from pacbayes.training.blueprint import Blueprint
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

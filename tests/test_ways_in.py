@@ -20,9 +20,9 @@ import pacbayes
 from pacbayes import CertifiedClassifier, PACBayesClassifier, folders
 from pacbayes.data import DataError
 from pacbayes.data.values import features_sha256
+from pacbayes.folders.fitting import read_examples, train_model
+from pacbayes.folders.models import predict_file
 from pacbayes.models.candidates import default_candidates
-from pacbayes.models.saved.predicting import predict_file
-from pacbayes.models.training import read_examples, train_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.certificates.certify import certify
+    from pacbayes.folders.opening import load
     from pacbayes.models.classifier import CertifiedClassifier
     from pacbayes.models.predictor import certify_predictor
-    from pacbayes.models.saved.loading import load
     from pacbayes.networks.architecture import build_network, dense_network
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.families.diagonal import Gaussian, GaussianConv2d, GaussianLinear
@@ -37,7 +37,7 @@ _HOMES = {
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
     "models.classifier": ("CertifiedClassifier",),
-    "models.saved.loading": ("load",),
+    "folders.opening": ("load",),
     "models.predictor": ("certify_predictor",),
     "networks.bodies": ("Dense", "Deterministic", "Sampled"),
     "networks.frozen": ("frozen_features", "frozen_sha256"),

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "CLASSIFIER",
+    "NETWORK",
     "DamagedFileError",
     "check_replaceable",
     "damaged",
     "exclusive",
     "file_sha256",
     "json_in",
+    "kind_of",
     "load_json",
     "load_record",
     "load_tensors",
@@ -47,6 +50,7 @@ __all__ = [
 ]
 
 Record = TypeVar("Record")
+NETWORK, CLASSIFIER = "network", "classifier"  # kinds of folders
 _PART, _DAY = ".part", 86_400.0
 _HERE, _EXCHANGE = -100, 2  # of Linux's renameat2: paths from here on, and both change places
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -125,6 +129,26 @@ def load_versioned(path: Path, newest: int, oldest: int = 1) -> Any:
     what = "update pacbayes" if found > newest else "make it again with this version"
     known = f"{newest}" if oldest == newest else f"{oldest} to {newest}"
     raise ValueError(f"{path} has format {found:d}, but this pacbayes reads {known}; {what}")
+
+
+def kind_of(folder: Path) -> str:
+    """Return what a folder holds, a network or a classifier, by its run.json.
+
+    The first folders of networks did not name their kind. A folder that a kill left aside comes
+    back.
+    """
+    path = folder / "run.json"
+    if not folder.exists():
+        recover(folder)
+    if not path.is_file():
+        below = [str(found.parent) for found in sorted(folder.glob("*/run.json"))]
+        instead = f"; its runs are {', '.join(below)}" if below else ""
+        raise ValueError(f"{folder} is not a run folder: it has no run.json{instead}")
+    record = load_json(path)
+    kind = record.get("kind", NETWORK) if isinstance(record, dict) else NETWORK
+    if kind not in (NETWORK, CLASSIFIER):
+        raise ValueError(f"{path}: kind {kind!r} is unknown; it may need a newer pacbayes")
+    return str(kind)
 
 
 def load_record(kind: type[Record], path: Path) -> Record:

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 import pacbayes
 from pacbayes import CertifiedClassifier
 from pacbayes.files import file_sha256, save_json, save_tensors
-from pacbayes.models.saved.replaying import replay
+from pacbayes.folders.replaying import replay
 from pacbayes.verify import verify
 
 

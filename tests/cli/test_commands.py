@@ -201,7 +201,7 @@ def test_train_as_json_and_again(run_cli, csv, tmp_path):
 
 def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
     from pacbayes import folders
-    from pacbayes.folders import several
+    from pacbayes.folders import run as running
 
     whole = tmp_path / "whole"
     run_cli("train", "--dataset", csv, "--out", whole, *SMALL)
@@ -214,12 +214,12 @@ def test_ctrl_c_leaves_a_run_that_resumes(run_cli, csv, tmp_path, monkeypatch):
             yield step
 
     folder = tmp_path / "run"
-    monkeypatch.setattr(several, "train_run", interrupted)
+    monkeypatch.setattr(running, "train_run", interrupted)
     code, _, err = run_cli("train", "--dataset", csv, "--out", folder, *SMALL)
     assert code == 130
     assert "same command" in err
     assert "Traceback" not in err
-    monkeypatch.setattr(several, "train_run", original)
+    monkeypatch.setattr(running, "train_run", original)
     assert run_cli("train", "--dataset", csv, "--out", folder, *SMALL)[0] == 0
     posteriors = [(f / "posterior.safetensors").read_bytes() for f in (whole, folder)]
     assert posteriors[0] == posteriors[1]

@@ -50,7 +50,7 @@ def test_a_run_leaves_its_evaluations_and_settings(run_cli, csv, tmp_path):
 
 def test_a_resumed_run_goes_on_without_gap_or_double(run_cli, csv, tmp_path, monkeypatch):
     from pacbayes import folders
-    from pacbayes.folders import several
+    from pacbayes.folders import run as running
 
     train = ("train", "--dataset", csv, "--out", tmp_path / "run", *SMALL)
     train += ("--tensorboard", tmp_path / "tb")
@@ -62,11 +62,11 @@ def test_a_resumed_run_goes_on_without_gap_or_double(run_cli, csv, tmp_path, mon
                 raise KeyboardInterrupt
             yield step
 
-    monkeypatch.setattr(several, "train_run", interrupted)
+    monkeypatch.setattr(running, "train_run", interrupted)
     assert run_cli(*train)[0] == 130
     (tmp_path / "run" / "history.json").write_text("[]")  # the checkpoint is what counts
     assert [step for step, _ in points(read(tmp_path / "tb" / "run"), "bound")] == [1, 2]
-    monkeypatch.setattr(several, "train_run", original)
+    monkeypatch.setattr(running, "train_run", original)
     assert run_cli(*train)[0] == 0
     assert run_cli(*train)[0] == 0  # finished: the same curves again
     assert [step for step, _ in points(read(tmp_path / "tb" / "run"), "bound")] == [1, 2, 3, 4]

@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
     run_cli, csv, tmp_path, monkeypatch
 ):
     from pacbayes import folders
-    from pacbayes.folders import several
+    from pacbayes.folders import run as running
     from pacbayes.training import loop
 
     late = ("--evaluate-every", 4)
@@ -135,10 +135,10 @@ def test_a_run_that_was_killed_before_its_first_evaluation_resumes(
             yield step
 
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(several, "train_run", interrupted)
+    monkeypatch.setattr(running, "train_run", interrupted)
     assert run_cli(*train)[0] == 130
     assert (tmp_path / "a" / "checkpoint.safetensors").exists()
-    monkeypatch.setattr(several, "train_run", original)
+    monkeypatch.setattr(running, "train_run", original)
     code, _, err = run_cli(*train)
     assert code == 0
     assert "\nresuming\n" in err

@@ -10,10 +10,10 @@ import torch
 from pacbayes import Settings, folders
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, DataSource
-from pacbayes.folders.blueprint import Choice
-from pacbayes.folders.evaluation import module_body
+from pacbayes.folders.prediction import module_body
 from pacbayes.networks.modules import Convolutions
 from pacbayes.networks.predictors import prior_weights, scores
+from pacbayes.training.blueprint import Choice
 from pacbayes.training.priors import learn_prior, split
 from pacbayes.verify import verify
 

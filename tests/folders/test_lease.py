@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pacbayes.folders.lease import Lease
+from pacbayes.folders.leases import Lease
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ from pacbayes.choices import Predictor
 from pacbayes.cli.certify import check_dealt
 from pacbayes.data import DataSource
 from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
-from pacbayes.folders.blueprint import Blueprint
-from pacbayes.folders.evaluation import module_body
-from pacbayes.folders.prediction import predict
+from pacbayes.folders.prediction import module_body, predict
 from pacbayes.folders.preparation import prior_steps
 from pacbayes.networks.modules import Convolutions
 from pacbayes.networks.posterior import kl_by_part
 from pacbayes.networks.predictors import count_errors, prior_weights
+from pacbayes.training.blueprint import Blueprint
 from pacbayes.verify import verify
 
 OWN = """

@@ -8,8 +8,8 @@ import pytest
 
 from pacbayes import Settings, folders
 from pacbayes.folders import preparation
+from pacbayes.folders.leases import BusyError, writing
 from pacbayes.folders.preparation import prepare, prior_steps
-from pacbayes.folders.writing import BusyError, writing
 
 SETTINGS = Settings.of(
     "fast", "relu", widths=(3,), epochs=2, evaluate_every=1, prior_fraction=0.5, prior_epochs=2

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pacbayes.folders.lease import Lease
+from pacbayes.folders.leases import Lease
 from pacbayes.paper.store import Store
 from simulation import Conditions, simulate
 from simulation.world import Misfortunes

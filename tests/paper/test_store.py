@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pacbayes.files import DamagedFileError
-from pacbayes.folders.lease import Lease
+from pacbayes.folders.leases import Lease
 from pacbayes.paper.columns import chosen
 from pacbayes.paper.store import Store
 

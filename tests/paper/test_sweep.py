@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from pacbayes.folders.clock import Clock
+from pacbayes.folders.leases import Clock
 from pacbayes.paper.columns import chosen, grid
 from pacbayes.paper.execution import run
 from pacbayes.paper.store import Store

@@ -10,8 +10,8 @@ from sklearn.tree import DecisionTreeClassifier
 from pacbayes import CertifiedClassifier, Settings, folders
 from pacbayes.data import DataSource
 from pacbayes.folders import prediction
+from pacbayes.folders.fitting import read_examples, train_model
 from pacbayes.folders.preparation import prepare
-from pacbayes.models.training import read_examples, train_model
 from pacbayes.paper.columns import chosen
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(2)>')

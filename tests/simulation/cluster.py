@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pacbayes.folders.writing import writing
+from pacbayes.folders.leases import writing
 from pacbayes.paper import sweep
 from pacbayes.paper.columns import Configuration, chosen
 from pacbayes.paper.execution import attempt

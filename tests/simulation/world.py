@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacbayes.folders.clock import Clock
+from pacbayes.folders.leases import Clock
 
 __all__ = ["Misfortunes", "Worker", "World"]
 

@@ -14,7 +14,7 @@ from pacbayes.bench.evaluations import certificates, fits, predictions
 from pacbayes.bench.steps import PAPER_WIDTHS, PEERS, Case, beside, convolutions, dense_steps
 from pacbayes.bench.turns import ENOUGH, Contest, MissingError, Plan, Row, compare
 from pacbayes.choices import Activation, Predictor
-from pacbayes.folders.versions import versions
+from pacbayes.folders.record import versions
 
 __all__ = ["CONTESTS", "Measurements", "choose", "machine", "measure", "report"]
 

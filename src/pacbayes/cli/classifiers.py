@@ -13,14 +13,14 @@ from pacbayes.choices import Format
 from pacbayes.cli.streams import command, harmless, remark
 
 if TYPE_CHECKING:
-    from pacbayes.models.saved.predicting import FilePrediction
+    from pacbayes.folders.prediction import Prediction
 
 __all__ = ["certify", "export", "predict"]
 
 
 def certify(run: Path, delta: float, as_json: bool) -> None:
     """Issue the certificates again from the recorded predictions, at another δ if wanted."""
-    from pacbayes.models.saved.issuing import issue_again
+    from pacbayes.folders.models import issue_again
 
     certificate = issue_again(run, delta)
     if as_json:
@@ -40,7 +40,7 @@ def certify(run: Path, delta: float, as_json: bool) -> None:
 def predict(run: Path, data: str, label: str | None, out: Path | None, as_json: bool) -> None:
     """Predict labels with the certified predictor; columns are matched by name."""
     from pacbayes.cli.predict import write
-    from pacbayes.models.saved.predicting import predict_file
+    from pacbayes.folders.models import predict_file
 
     if out is not None:
         _check_out(out, run, data, ".json" if as_json else ".csv")
@@ -63,7 +63,7 @@ def _check_out(out: Path, run: Path, data: str, suffix: str) -> None:
         raise ValueError(f"--out {out} would overwrite an input; choose another file")
 
 
-def _as_csv(prediction: FilePrediction) -> str:
+def _as_csv(prediction: Prediction) -> str:
 
     columns = {"label": [harmless(label) for label in prediction.labels]}
     if prediction.answered is not None:

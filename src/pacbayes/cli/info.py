@@ -90,7 +90,7 @@ def take_inventory() -> Inventory:
     import pacbayes
     from pacbayes.data.idx import cache_folder
     from pacbayes.engine import library
-    from pacbayes.folders.versions import processor
+    from pacbayes.folders.record import processor
 
     engine = library.library()
     native = None if engine is None else Path(engine._name).stem.removeprefix("libengine-")
@@ -148,9 +148,9 @@ def allow(run: RunFolder) -> None:
     pacbayes allow downloads/residual
     """
     from pacbayes import folders
-    from pacbayes.folders.code import FILE
+    from pacbayes.training.blueprint import CODE
 
-    path = run / FILE
+    path = run / CODE
     if not path.is_file():
-        raise ValueError(f"{run} has no {FILE}: its network needs no code of its own")
+        raise ValueError(f"{run} has no {CODE}: its network needs no code of its own")
     print(f"Allowed {path}, SHA-256 {folders.allow(path)}")

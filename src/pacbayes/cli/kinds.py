@@ -91,7 +91,7 @@ def _option(name: str) -> str:
 
 def is_classifier(path: Path) -> bool:
     """Return whether a folder, or that of a file, holds a classifier."""
-    from pacbayes.models.saved.kinds import CLASSIFIER, kind_of
+    from pacbayes.files import CLASSIFIER, kind_of
 
     try:
         return kind_of(path if path.is_dir() else path.parent) == CLASSIFIER

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from pacbayes.data import Dataset, DataSource, Tables
     from pacbayes.folders import Run
-    from pacbayes.folders.blueprint import Choice
-    from pacbayes.folders.several import Follow
-    from pacbayes.models.training import FittedModel
+    from pacbayes.folders.fitting import FittedModel
+    from pacbayes.folders.run import Follow
+    from pacbayes.training.blueprint import Choice
     from pacbayes.training.loop import Progress
 
 __all__ = ["train"]
@@ -289,8 +289,8 @@ def _choice(
         layers: options of convolutions that were given; others follow `learned`, whether the prior
             learns, and the shape of an example.
     """
-    from pacbayes.folders.blueprint import chosen
     from pacbayes.networks.modules import Convolutions
+    from pacbayes.training.blueprint import chosen
 
     if network != "conv":
         return chosen(network)
@@ -357,7 +357,7 @@ def _fit(
 ) -> FittedModel:
     """Fit and certify a classifier, and save it with its certificate."""
     from pacbayes.cli import console
-    from pacbayes.models.training import check_folder, costs_of, read_examples, train_model
+    from pacbayes.folders.fitting import check_folder, costs_of, read_examples, train_model
 
     check_folder(out)
     asked["deduplicate"] = columns.pop("deduplicate")

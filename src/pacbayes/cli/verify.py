@@ -101,14 +101,14 @@ def _body(run: Path, prior: Weights | None) -> Body | None:
     if not isinstance(record, dict) or record.get("network") is None:
         return None  # dense, and no PyTorch is needed; or damaged, as the checks will say
     from pacbayes import folders
-    from pacbayes.folders.evaluation import module_body
+    from pacbayes.folders.prediction import module_body
 
     return module_body(folders.open_run(run), prior)
 
 
 def _replay(path: Path, data: Path | None) -> Iterator[Finding]:
     """Predict again with the models of a classifier, which runs them."""
-    from pacbayes.models.saved.replaying import replay
+    from pacbayes.folders.replaying import replay
 
     return replay(path, data)
 

@@ -1,13 +1,18 @@
 """Run folders: prepare, train, certify, open and predict with them."""
 
-from pacbayes.folders.blueprint import chosen
-from pacbayes.folders.code import allow
-from pacbayes.folders.features import featured
-from pacbayes.folders.folder import Run, open_run
+from pacbayes.folders.folder import Run, featured, open_run
 from pacbayes.folders.prediction import certified_predictor, predict, test_errors
 from pacbayes.folders.preparation import learn_again, prepare
-from pacbayes.folders.run import certify_classes, certify_run, engine_note, train_run
-from pacbayes.folders.several import best_run, planned_runs, train_all
+from pacbayes.folders.run import (
+    best_run,
+    certify_classes,
+    certify_run,
+    engine_note,
+    planned_runs,
+    train_all,
+    train_run,
+)
+from pacbayes.training.blueprint import allow, chosen
 
 __all__ = [
     "Run",

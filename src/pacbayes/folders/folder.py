@@ -12,11 +12,11 @@ posterior.safetensors   Q, from the best evaluated epoch by bound
 certificate.json        what `certify` issued; -vote, -drawn, -fixed or -class-0 for others
 drawn.safetensors       the network that was drawn from Q, certified and kept
 drawn-….safetensors     a newer one, by its hash, that waits for its certificate
-test.json               errors on the test part, if there is one
-"""
+test.json               errors on the test part, if there is one"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,23 +28,34 @@ from torch import Tensor
 
 from pacbayes.certificates.certificate import read_certificate
 from pacbayes.choices import Predictor
-from pacbayes.data import DataError, Dataset, DataSource
-from pacbayes.data.encoding import Encoding
-from pacbayes.files import DamagedFileError, file_sha256, load_tensors, load_versioned
-from pacbayes.folders.blueprint import Blueprint, Named
-from pacbayes.folders.code import allowed_copy
-from pacbayes.folders.features import encoding_of
-from pacbayes.folders.record import RunRecord
-from pacbayes.folders.versions import versions
+from pacbayes.data import DataError, Dataset, DataSource, Tables
+from pacbayes.data.encoding import Encoding, NumberCode
+from pacbayes.files import (
+    DamagedFileError,
+    file_sha256,
+    load_tensors,
+    write_atomically,
+)
+from pacbayes.folders.record import DataRecord, RunRecord, read_manifest, versions
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import gaussians
 from pacbayes.networks.predictors import prior_weights
 from pacbayes.settings import Settings
+from pacbayes.training.blueprint import Blueprint, Named, allowed_copy
 from pacbayes.training.checkpoints import read_history, recorded
 from pacbayes.training.loop import Evaluation
+from pacbayes.training.priors import split
 
-__all__ = ["Run", "open_run"]
+__all__ = [
+    "FEATURES",
+    "Run",
+    "encoding_of",
+    "featured",
+    "features_sha256",
+    "open_run",
+    "save_features",
+]
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,9 @@ class Run:
             data: name of a data set, path of your own file, or a source with more choices.
             settings: all settings, or changes of the defaults for these data and this network.
         """
-        from pacbayes.folders.creation import create  # it prepares runs, which imports this module
+        from pacbayes.folders.preparation import (
+            create,  # it prepares runs, which imports this module
+        )
 
         return create(folder, network, data, settings)
 
@@ -221,7 +234,10 @@ class Run:
         network, code = self.record.network, None
         if network is not None and isinstance(network.architecture, OwnModule):
             code = allowed_copy(self.folder, network.architecture.sha256)
-        return Blueprint.of(self.record, code)
+        sizes = self.settings, self.record.data.features, len(self.record.data.classes)
+        if network is None:
+            return Blueprint(*sizes)
+        return Blueprint(*sizes, network.architecture, network.shape, code, network.groups)
 
     def build_network(self) -> Network:
         """Build the network of the run's architecture, untrained."""
@@ -259,16 +275,55 @@ class Run:
             raise DamagedFileError(f"{path} is not a {name} of the run's network")
 
 
-def open_run(folder: Path) -> Run:
-    """Open an existing run."""
-    path = folder / "run.json"
-    if not path.is_file():
-        below = [str(found.parent) for found in sorted(folder.glob("*/run.json"))]
-        instead = f"; its runs are {', '.join(below)}" if below else ""
-        raise ValueError(f"{folder} is not a run folder: it has no run.json{instead}")
+FEATURES = "features.json"
+
+
+def featured(data: Dataset | Tables, settings: Settings) -> Dataset:
+    """Compute the features of a table.
+
+    Numbers are standardised and categories encoded by constants of the prior's rows. Without a part
+    for the prior, columns stay as they are, and categories and missing values are refused.
+    """
+    if isinstance(data, Dataset):
+        return data
+    if not settings.prior_fraction:
+        return data.plain()
+    own, _ = split(len(data), settings.prior_fraction, settings.seed, data.groups)
+    return data.fitted(own)
+
+
+def features_sha256(encoding: Encoding | None) -> str | None:
+    """Return the hash of the file that `save_features` would write."""
+    return None if encoding is None else hashlib.sha256(_content(encoding)).hexdigest()
+
+
+def save_features(folder: Path, encoding: Encoding) -> None:
+    """Write an encoding as plain JSON."""
+    write_atomically(folder / FEATURES, _content(encoding))
+
+
+def _content(encoding: Encoding) -> bytes:
+    return (encoding.model_dump_json(indent=2) + "\n").encode()
+
+
+def encoding_of(folder: Path, record: DataRecord) -> Encoding:
+    """Return the encoding of a run; those of arrays and of earlier versions change nothing."""
+    if record.features_sha256 is None:
+        names = record.names or map(str, range(record.features))
+        return Encoding(columns=tuple(NumberCode(name=name) for name in names))
+    path = folder / FEATURES
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != record.features_sha256:
+        raise DamagedFileError(f"{path} is missing or is not the run's")
     try:
-        return Run(folder, RunRecord.model_validate(load_versioned(path, 1)))
+        return Encoding.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise DamagedFileError(f"{path} is damaged: {where}: {first['msg']}") from error
+        raise DamagedFileError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
+
+
+def open_run(folder: Path) -> Run:
+    """Open an existing run of a network."""
+    record = read_manifest(folder)
+    if not isinstance(record, RunRecord):
+        raise ValueError(f"{folder} holds a classifier, not a network; use pacbayes.load")
+    return Run(folder, record)

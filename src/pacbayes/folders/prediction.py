@@ -1,15 +1,18 @@
-"""Predictions of a trained run, and its errors on the test part."""
+"""Predictions of rows and files by what a folder holds, and errors on the test part."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pacbayes.certificates.certificate import read_certificate
@@ -19,9 +22,10 @@ from pacbayes.data.dataset import Floats
 from pacbayes.data.frame import Frame
 from pacbayes.data.later import read_matched
 from pacbayes.engine.evaluation import sampler
-from pacbayes.files import save_json
+from pacbayes.files import DamagedFileError, save_json
 from pacbayes.folders.folder import Run
 from pacbayes.folders.record import DataRecord
+from pacbayes.networks.bodies import Deterministic, Evaluated
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import Weights
 from pacbayes.networks.predictors import decide, prior_weights, scores
@@ -36,15 +40,18 @@ __all__ = [
     "certified_predictor",
     "count_test_errors",
     "draw_labels",
+    "module_body",
     "predict",
     "read_rows",
     "test_errors",
     "votes_of",
 ]
 
+Array = NDArray[Any]
 VOTES = 100
 FEW_VOTES = 10  # of a module, whose draws are dear
 _BLOCK = 2_000  # examples in float64 at a time
+_OF_MODULE = 500  # examples at a time, whose activations may be large
 _SHARED = 64  # test examples for a draw of a module, as in a certificate
 
 
@@ -66,12 +73,15 @@ class Prediction:
 
     Attributes:
         votes: F̂(x) ∈ [−1, 1] of a majority vote, or the winner's share of more than two classes.
+        error: among the answered rows.
+        answered: whether each label is meant as an answer, if the predictor may abstain.
     """
 
     predictor: str
     labels: list[str]
     votes: list[float] | None
     error: float | None
+    answered: list[bool] | None = None
 
 
 def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:
@@ -217,3 +227,41 @@ def _checked(labels: list[str], record: DataRecord, where: str) -> list[str]:
     if unknown := set(labels) - set(record.classes):
         raise DataError(f"{where}: label {min(unknown)!r} is not among {', '.join(record.classes)}")
     return labels
+
+
+def module_body(
+    run: Run, prior: Mapping[str, Array] | None = None
+) -> Callable[[Mapping[str, Array], Array], Array] | None:
+    """Return the activations of a run's module at given weights, in float64; None if it is dense.
+
+    Args:
+        prior: tensors outside Q to use instead of the run's own, for example learned again.
+    """
+    if run.record.network is None:
+        return None
+    start = run.start_network()
+    if run.blueprint.record(start) != run.record.network:  # the order of weights is that of draws
+        raise DamagedFileError(f"{run.folder / 'run.json'} does not describe the run's network")
+    network = start.double().eval()
+    if prior is not None:
+        frozen = {k: torch.from_numpy(np.array(prior[k])) for k in run.record.network.frozen}
+        network.load_state_dict(network.state_dict() | frozen)
+    body = network.body
+    assert isinstance(body, Evaluated | Deterministic)
+
+    @torch.no_grad()
+    def activations(weights: Mapping[str, Array], x: Array) -> Array:
+        blocks = torch.from_numpy(np.ascontiguousarray(x, dtype=float)).split(_OF_MODULE)
+        if isinstance(body, Deterministic):
+            found = [body.draw(block, 1).value[0] for block in blocks]
+        else:
+            names = (name for name in weights if name.startswith("body.posterior."))
+            drawn = {
+                name.removeprefix("body.posterior."): torch.from_numpy(np.array(weights[name]))
+                for name in names
+            }
+            found = [body.checked(block, drawn) for block in blocks]
+        activations: Array = torch.cat(found).numpy()
+        return activations
+
+    return activations

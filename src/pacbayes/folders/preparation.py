@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,9 @@ from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.sample import check_sample, check_split
+from pacbayes.data.source import Tables
 from pacbayes.data.tasks import task_of
+from pacbayes.defaults import for_module, for_table
 from pacbayes.devices import CPU, device_named
 from pacbayes.files import (
     file_sha256,
@@ -27,25 +30,28 @@ from pacbayes.files import (
     save_tensors,
     tensors_sha256,
 )
-from pacbayes.folders.blueprint import Blueprint, Choice
-from pacbayes.folders.code import FILE as CODE
-from pacbayes.folders.code import save_copy
-from pacbayes.folders.features import FILE, features_sha256, save_features
-from pacbayes.folders.folder import Run, open_run
-from pacbayes.folders.record import DataRecord, ModuleRecord, RunRecord
-from pacbayes.folders.versions import versions
-from pacbayes.folders.writing import writing
+from pacbayes.folders.folder import (
+    FEATURES,
+    Run,
+    featured,
+    features_sha256,
+    open_run,
+    save_features,
+)
+from pacbayes.folders.leases import writing
+from pacbayes.folders.record import DataRecord, ModuleRecord, RunRecord, versions
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.settings import OF_LEARNING, Settings
+from pacbayes.training.blueprint import CODE, Blueprint, Choice, Named, chosen, save_copy
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import PlainTraining, Teacher, split
 
-__all__ = ["learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
+__all__ = ["create", "learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
 
 _LEARNING = "learning.safetensors"
-_CREATED = ("run.json", "prior.safetensors", "split.safetensors", FILE, CODE)
+_CREATED = ("run.json", "prior.safetensors", "split.safetensors", FEATURES, CODE)
 
 
 @dataclass(frozen=True)
@@ -379,3 +385,47 @@ def _difference(have: BaseModel, want: BaseModel, aside: Sequence[str] = ()) -> 
     names = [name for name in type(want).model_fields if name not in aside]
     pairs = ((name, getattr(have, name), getattr(want, name)) for name in names)
     return [f"{name} is {a}, requested {b}" for name, a, b in pairs if a != b]
+
+
+def create(
+    folder: str | Path,
+    network: Named,
+    data: str | Path | DataSource,
+    settings: Settings | Mapping[str, Any] | None = None,
+) -> Run:
+    """Prepare a run, as `Run.create` says."""
+    source = data if isinstance(data, DataSource) else DataSource(str(data))
+    source.check()
+    dense = network is None or network == "dense"
+    if isinstance(settings, Settings):
+        whole = settings if dense else _for_module(settings)
+        read = source.read()
+    else:
+        read = source.read()
+        whole = _usual(read, dict(settings or {}), dense=dense, table=source.is_table)
+    examples = featured(read, whole)
+    choice = chosen(network, learned=bool(whole.prior_fraction), shape=examples.shape or ())
+    return prepare(Path(folder), whole, source, examples, choice)
+
+
+def _for_module(settings: Settings) -> Settings:
+    """Return the settings without widths, which a module has itself; refuse what it cannot have."""
+    if settings.activation != "relu" or settings.protocol != "fast":
+        raise ValueError(
+            f"activation {settings.activation} and protocol {settings.protocol} are for dense "
+            "networks; a module takes relu and fast"
+        )
+    return settings.model_copy(update={"widths": ()})
+
+
+def _usual(
+    read: Dataset | Tables, changes: dict[str, Any], *, dense: bool, table: bool
+) -> Settings:
+    """Return the default settings for data and network, with changes."""
+    n, groups = len(read.y_train), read.groups
+    if not dense:
+        changes = for_module(n, changes)
+    elif table:
+        changes = for_table(n, changes, None if groups is None else len(set(groups.tolist())))
+    found = Settings.of(classes=len(read.classes), **changes)
+    return found if dense else _for_module(found)

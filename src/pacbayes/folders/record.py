@@ -1,19 +1,47 @@
-"""The contents of run.json, validated when read."""
+"""The contents of run.json, of every kind of folder, validated when read."""
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+import pacbayes
+from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.explanation import layer_of
 from pacbayes.data import DataSource
+from pacbayes.data.layout import Layout
+from pacbayes.devices import CPU
+from pacbayes.engine.library import available
+from pacbayes.files import (
+    CLASSIFIER,
+    NETWORK,
+    damaged,
+    kind_of,
+    load_versioned,
+)
 from pacbayes.networks.architecture import DenseArchitecture
-from pacbayes.networks.modules import Convolutions, ModuleArchitecture
-from pacbayes.networks.stochastic import Start
+from pacbayes.networks.modules import Convolutions
 from pacbayes.settings import Settings
+from pacbayes.training.blueprint import ModuleRecord
 
-__all__ = ["DataRecord", "ModuleRecord", "RunRecord"]
+__all__ = [
+    "CLASSIFIER",
+    "FOLDER_FILES",
+    "NETWORK",
+    "ClassifierRecord",
+    "DataRecord",
+    "ModuleRecord",
+    "RunRecord",
+    "kind_of",
+    "processor",
+    "read_manifest",
+    "read_record",
+    "versions",
+]
 
 _CONVOLUTION = 4  # dimensions of its weights
 
@@ -35,32 +63,19 @@ class DataRecord(BaseModel):
     remarks: tuple[str, ...] = ()  # on what is unusual in the examples, but allowed
 
 
-class ModuleRecord(BaseModel):
-    """A network other than dense: what builds its module, and every tensor that predicts.
-
-    Attributes:
-        shape: of an example, which the module is called with.
-        weights: the Gaussians of Q, in the order in which a data-free prior is drawn.
-        frozen: shapes of the tensors outside Q, by name; their values are saved with the prior.
-        groups: the class of every finer class that the module has scores of; empty if it has
-            scores of the classes themselves.
-    """
+class _Manifest(BaseModel):
+    """What the run.json of every folder says first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    architecture: ModuleArchitecture
-    shape: tuple[int, ...]
-    weights: tuple[Start, ...] = ()
-    frozen: dict[str, tuple[int, ...]] = {}
-    groups: tuple[int, ...] = ()
-
-
-class RunRecord(BaseModel):
-    """The contents of run.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+    kind: Literal["network", "classifier"]
     format: Literal[1] = 1
+
+
+class RunRecord(_Manifest):
+    """The run.json of a network, whose folders did not name their kind before version 1.1."""
+
+    kind: Literal["network"] = "network"
     settings: Settings
     data: DataRecord
     network: ModuleRecord | None = None  # None: dense, as the settings say
@@ -104,3 +119,117 @@ def _layer_names(network: ModuleRecord) -> dict[str, str]:
         layers = [layer_of(s.name) for s in body]
         names = {x: f"module {x.removeprefix('module 1').lstrip('.')}".strip() for x in layers}
     return names
+
+
+RUN, CERTIFICATE, EVIDENCE, MODELS = (
+    "run.json",
+    "certificate.json",
+    "evidence.safetensors",
+    "models.skops",
+)
+FOLDER_FILES = (RUN, CERTIFICATE, EVIDENCE, MODELS, "data.*", "test.json", "report.html")
+
+
+class ClassifierRecord(_Manifest):
+    """The run.json of a `CertifiedClassifier`.
+
+    Attributes:
+        classes: their names, in the order of indices.
+        n: number of examples, the bound set included.
+        seed, fraction, grouped: how the bound set is drawn.
+        choose, chosen: how the predictor was chosen, and its name.
+        shares: each candidate's share of δ.
+        claims: what is claimed of each candidate.
+        costs: the cost of answering the class in column j to one in row i, if errors are not equal.
+        repeats, deduplicated: whether copies were declared natural, or removed.
+        mean: weights of candidates in their mean; 1 where there is none.
+        x_sha256: hash of the features of all examples.
+        layout: columns of the table.
+        source: file or data set that the examples came from, relative to the folder.
+        files: SHA-256 of the other files, except the certificate.
+    """
+
+    kind: Literal["classifier"] = "classifier"
+    classes: tuple[str, ...] = Field(min_length=2)
+    n: int = Field(ge=2)
+    seed: int
+    fraction: float | Literal["auto"]
+    grouped: bool
+    choose: Literal["bound", "cross-validation", "vote"]
+    chosen: str
+    shares: dict[str, float]
+    claims: tuple[str, ...]
+    costs: tuple[tuple[float, ...], ...] | None = None
+    repeats: bool
+    deduplicated: bool = False
+    mean: dict[str, float] = {}
+    x_sha256: str
+    layout: Layout | None
+    source: str | None = None
+    files: dict[str, str]
+    versions: dict[str, str]
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """What the certificates take on trust."""
+        return Assumptions(
+            repeats=self.repeats,
+            deduplicated=self.deduplicated,
+            split_seed=self.seed,
+            group="" if self.grouped else None,
+            covers="candidates",
+        )
+
+
+_RECORDS: dict[str, type[RunRecord | ClassifierRecord]] = {
+    NETWORK: RunRecord,
+    CLASSIFIER: ClassifierRecord,
+}
+
+
+def read_manifest(folder: Path) -> RunRecord | ClassifierRecord:
+    """Return the contents of a folder's run.json, of whatever kind the folder is."""
+    kind, path = kind_of(folder), folder / RUN
+    try:
+        return _RECORDS[kind].model_validate(load_versioned(path, 1))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "as a whole"
+        raise damaged(path, f"{where}: {first['msg']}") from error
+
+
+def read_record(folder: Path) -> ClassifierRecord:
+    """Return the record in a classifier's folder."""
+    record = read_manifest(folder)
+    if not isinstance(record, ClassifierRecord):
+        raise ValueError(f"{folder} holds a network, not a classifier")
+    return record
+
+
+def versions(device: torch.device = CPU) -> dict[str, str]:
+    """Return everything that the last bits of a result depend on; a device if not the CPU."""
+    other = {} if device.type == "cpu" else {"device": _device_name(device)}
+    return {
+        "pacbayes": pacbayes.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "processor": processor(),  # MKL rounds sums differently on each make
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "engine": "native" if available() else "torch",
+        **other,
+    }
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type != "cuda":
+        return device.type
+    return f"cuda {torch.version.cuda}, {torch.cuda.get_device_name(device)}"
+
+
+def processor() -> str:
+    """Return the processor's name, as the system gives it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

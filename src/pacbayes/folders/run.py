@@ -1,12 +1,14 @@
-"""Train a run and certify it, in its folder."""
+"""Train a run, or one for each prior scale that is tried, and certify it in its folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +21,7 @@ from pacbayes.certificates.certify import certify
 from pacbayes.certificates.explanation import remarked
 from pacbayes.certificates.kept import certify_drawn, certify_fixed, certify_network, prior_error
 from pacbayes.choices import MonteCarlo, Predictor
-from pacbayes.data import Dataset
+from pacbayes.data import Dataset, DataSource
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.devices import CPU, device_named, device_of
 from pacbayes.files import (
@@ -31,11 +33,14 @@ from pacbayes.files import (
     tensors_sha256,
 )
 from pacbayes.folders.folder import Run
-from pacbayes.folders.versions import versions
-from pacbayes.folders.writing import writing
+from pacbayes.folders.leases import writing
+from pacbayes.folders.preparation import prepare, prior_steps, withdraw
+from pacbayes.folders.record import versions
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import Weights
+from pacbayes.settings import Settings
+from pacbayes.training.blueprint import Choice
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
 from pacbayes.training.priors import split
@@ -43,9 +48,14 @@ from pacbayes.training.trainer import Trainer, why_torch
 
 __all__ = [
     "FITTED",
+    "Follow",
+    "best_run",
     "certify_classes",
     "certify_run",
     "engine_note",
+    "planned_runs",
+    "scale_text",
+    "train_all",
     "train_run",
 ]
 
@@ -307,3 +317,73 @@ def _saved(
 def _written(certificate: Certificate, path: Path) -> Certificate:
     save_json(path, {"format": FORMAT, **certificate.as_dict()})
     return certificate
+
+
+Subject = TypeVar("Subject")
+Follow = Callable[[Iterator[Progress], Subject], None]
+
+
+def scale_text(scale: float) -> str:
+    """Return a prior scale in the one spelling that folder names and commands have.
+
+    >>> scale_text(0.0300001234), scale_text(1.0)
+    ('0.0300001234', '1')
+    """
+    return repr(float(scale)).removesuffix(".0")
+
+
+def planned_runs(out: Path, settings: Settings) -> list[tuple[Path, Settings]]:
+    """Return folder and settings of every run: `out` itself, or a folder in it for each scale."""
+    if not settings.prior_scales:
+        return [(out, settings)]
+    return [
+        (out / f"scale-{scale_text(scale)}", settings.model_copy(update={"prior_scale": scale}))
+        for scale in settings.prior_scales
+    ]
+
+
+def _follow(steps: Iterator[Progress], subject: object) -> None:
+    deque(steps, maxlen=0)
+
+
+def train_all(
+    out: Path,
+    settings: Settings,
+    source: DataSource,
+    data: Dataset,
+    network: Choice | None = None,
+    *,
+    follow_prior: Follow[Settings] = _follow,
+    follow: Follow[Run] = _follow,
+    device: str | torch.device = CPU,
+) -> list[Run]:
+    """Prepare and train every planned run; unfinished ones are resumed.
+
+    All priors are fixed before any posterior uses the bound set. A run that diverges before its
+    first checkpoint is removed.
+
+    Args:
+        network: what `chosen` returns for a network that is not dense.
+        follow_prior, follow: advance the steps of a prior's learning and of a run's training, for
+            example with a progress bar.
+        device: cpu, cuda, mps, or auto for the fastest.
+    """
+    device, planned, begun = device_named(device), planned_runs(out, settings), []
+    with ExitStack() as held:
+        for folder, own in planned:
+            held.enter_context(writing(folder))
+            steps = prior_steps(folder, own, source, data, network, device=device)
+            follow_prior(steps, own)
+            begun.append(prepare(folder, own, source, data, network, device=device))
+        for run in begun:
+            try:
+                follow(train_run(run, data, device=device), run)
+            except ArithmeticError:
+                withdraw(run)
+                raise
+    return begun
+
+
+def best_run(runs: Sequence[Run]) -> Run:
+    """Return the run with the lowest bound."""
+    return min(runs, key=lambda run: run.best.bound)

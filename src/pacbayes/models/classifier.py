@@ -220,7 +220,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             X: the examples given to `fit`, to be stored as well, so that `verify --full` can
                 predict them again without another file.
         """
-        from pacbayes.models.saved.folder import save_classifier
+        from pacbayes.folders.models import save_classifier
 
         save_classifier(self, Path(folder), X)
 

@@ -21,9 +21,9 @@ from pacbayes.data import Dataset, DataSource, load
 from pacbayes.data.tasks import Binary
 from pacbayes.files import DamagedFileError, load_tensors, save_json, save_tensors
 from pacbayes.folders import Run, certify_run, prepare, train_run
+from pacbayes.folders.leases import BusyError
 from pacbayes.folders.prediction import VOTES, TestErrors
-from pacbayes.folders.versions import versions
-from pacbayes.folders.writing import BusyError
+from pacbayes.folders.record import versions
 from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.paper.baselines import MLP, Fitting, MLPFitting, PBGFitting, PBGNet
 from pacbayes.paper.columns import Configuration

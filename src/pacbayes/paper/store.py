@@ -33,9 +33,7 @@ from pacbayes.files import (
     save_json,
     write_atomically,
 )
-from pacbayes.folders.clock import SYSTEM, Clock
-from pacbayes.folders.lease import Lease, names_in
-from pacbayes.folders.writing import writer
+from pacbayes.folders.leases import SYSTEM, Clock, Lease, names_in, writer
 from pacbayes.paper.columns import Configuration
 from pacbayes.training.loop import VACUOUS, Evaluation
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacbayes.files import write_atomically
-from pacbayes.models.saved.kinds import CLASSIFIER, kind_of
+from pacbayes.files import CLASSIFIER, kind_of, write_atomically
 from pacbayes.report.answers import doubtful_section, errors_section
 from pacbayes.report.certificates import (
     candidates_section,

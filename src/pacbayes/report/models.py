@@ -14,15 +14,14 @@ from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import HELD_OUT, Beside, Step, percent
 from pacbayes.choices import Predictor
 from pacbayes.files import DamagedFileError, load_json
-from pacbayes.models.candidates import MEAN
-from pacbayes.models.claims import OVERALL, Evidence, part_of
-from pacbayes.models.saved.folder import read_evidence
-from pacbayes.models.saved.record import (
+from pacbayes.folders.models import read_certificates, read_evidence
+from pacbayes.folders.record import (
     CERTIFICATE,
     ClassifierRecord,
-    read_certificates,
     read_record,
 )
+from pacbayes.models.candidates import MEAN
+from pacbayes.models.claims import OVERALL, Evidence, part_of
 from pacbayes.report.answers import Answers, Indices, confusion, guess
 from pacbayes.report.charts import Mark
 from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, Unit, portable

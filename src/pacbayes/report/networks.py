@@ -23,11 +23,10 @@ from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
 from pacbayes.data.source import DataSource
 from pacbayes.defaults import for_module
-from pacbayes.folders.code import FILE
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import TestErrors
 from pacbayes.folders.record import RunRecord
-from pacbayes.folders.several import planned_runs, scale_text
+from pacbayes.folders.run import planned_runs, scale_text
 from pacbayes.networks.modules import Convolutions, OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import gaussians, kl_by_part
@@ -38,6 +37,7 @@ from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, U
 from pacbayes.report.training import layer_movements
 from pacbayes.report.voting import answers_of
 from pacbayes.settings import Settings
+from pacbayes.training.blueprint import CODE
 from pacbayes.training.checkpoints import read_history
 from pacbayes.verify import Finding, verify
 
@@ -201,14 +201,14 @@ def _code(record: RunRecord) -> str:
     if record.network is None or not isinstance(record.network.architecture, OwnModule):
         return ""
     file = Path(record.network.architecture.file).name
-    return f"{file} is the file {FILE} in the folder. Read it before it runs."
+    return f"{file} is the file {CODE} in the folder. Read it before it runs."
 
 
 def _hashes(record: RunRecord, checked: list[_Checked]) -> Iterator[tuple[str, str]]:
     data = record.data
     yield from (("training data", data.train_sha256), ("prior", record.prior_sha256))
     if record.network is not None and isinstance(record.network.architecture, OwnModule):
-        yield f"code, {FILE}", record.network.architecture.sha256
+        yield f"code, {CODE}", record.network.architecture.sha256
     for name, value in (("split", data.split_sha256), ("features", data.features_sha256)):
         if value is not None:
             yield name, value

@@ -25,9 +25,9 @@ from pacbayes.engine.evaluation import sampler
 from pacbayes.networks.posterior import draws_key
 from pacbayes.networks.predictors import Decisions, decide, draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
-from pacbayes.sklearn.carrying import carried, restored
 from pacbayes.sklearn.certifying import certificate_or_warning, kept_if_steady
 from pacbayes.sklearn.learning import learn_prior, likeliest_temperature, train_posterior
+from pacbayes.sklearn.packing import carried, restored
 from pacbayes.sklearn.parameters import (
     PredictorName,
     blueprint_of,
@@ -39,7 +39,6 @@ from pacbayes.sklearn.parameters import (
     settings_of,
     shape_of,
 )
-from pacbayes.sklearn.saving import save_estimator
 from pacbayes.training.priors import split
 
 __all__ = ["PACBayesClassifier"]
@@ -255,6 +254,8 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, y: the examples given to `fit`, from which certificates are checked.
             data: keep a copy of them in the folder; without, `verify` needs them as `--data`.
         """
+        from pacbayes.folders.estimators import save_estimator  # folders are made of classifiers
+
         save_estimator(self, Path(folder), X, y, data=data)
 
     def _checked(self, X: Any) -> Tensor:

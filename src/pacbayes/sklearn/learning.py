@@ -11,9 +11,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from torch import Tensor
 
-from pacbayes.folders.blueprint import Blueprint
 from pacbayes.networks.network import Network
 from pacbayes.settings import Settings
+from pacbayes.training.blueprint import Blueprint
 from pacbayes.training.loop import Loop
 from pacbayes.training.trainer import Trainer
 

@@ -1,24 +1,29 @@
-"""A fitted classifier as plain arrays and texts, for files that hold it among other models."""
+"""A fitted classifier as plain arrays and texts: among other models, or for another process."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 
 from pacbayes.data.encoding import Encoding
 from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import Standardiser
-from pacbayes.folders.blueprint import Blueprint
+from pacbayes.networks.modules import OwnModule
+from pacbayes.networks.network import Network
 from pacbayes.settings import Settings
 from pacbayes.sklearn.parameters import Input
+from pacbayes.training.blueprint import Blueprint
 from pacbayes.training.loop import Evaluation
 
 if TYPE_CHECKING:
     from pacbayes.sklearn.classifier import PACBayesClassifier
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["carried", "packed", "restored", "unpacked"]
 
 _PLAIN = (
     *("classes_", "n_features_in_", "feature_names_in_", "bound_set_", "n_iter_"),
@@ -82,3 +87,37 @@ def unpacked(state: dict[str, Any]) -> PACBayesClassifier:
     layout = own["layout"] and Layout.model_validate_json(own["layout"])
     model._input = Input(own["raw"], layout, own["missing"])
     return model
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """What a network is built from, the code for it, and its tensors."""
+
+    blueprint: Blueprint
+    code: bytes
+    tensors: dict[str, NDArray[Any]]
+
+    def network(self) -> Network:
+        """Build the network again; this runs the code, whose hash is checked."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "network.py"
+            path.write_bytes(self.code)
+            network = replace(self.blueprint, code=path).build().double().eval()
+        network.load_state_dict({k: torch.from_numpy(v) for k, v in self.tensors.items()})
+        return network
+
+
+def carried(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a classifier's state, with a network of the user's own in parts."""
+    blueprint, network = state.get("_blueprint"), state.get("network_")
+    if network is None or blueprint is None or not isinstance(blueprint.architecture, OwnModule):
+        return state
+    code = blueprint.architecture.read(blueprint.code)
+    tensors = {k: v.numpy().copy() for k, v in network.state_dict().items()}
+    return state | {"network_": _Carried(blueprint, code, tensors)}
+
+
+def restored(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state that `carried` was given."""
+    found = state.get("network_")
+    return state | {"network_": found.network()} if isinstance(found, _Carried) else state

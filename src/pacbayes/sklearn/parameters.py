@@ -19,9 +19,9 @@ from pacbayes import defaults
 from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import refuse_fitted_state
 from pacbayes.data.values import is_framed
-from pacbayes.folders.blueprint import Blueprint, Choice, chosen
 from pacbayes.networks.modules import OwnModule
 from pacbayes.settings import Settings
+from pacbayes.training.blueprint import Blueprint, Choice, chosen
 
 __all__ = [
     "Input",

@@ -1,4 +1,4 @@
-"""Predict the bound set again with the stored models, and compare with what was recorded."""
+"""Run what a folder holds for `verify`, which runs no code of the issuer itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pacbayes.data.layout import Layout
 from pacbayes.data.sample import NoSampleError, check_examples, first_of_each
 from pacbayes.data.splitting import Split
 from pacbayes.data.values import features_sha256
+from pacbayes.folders.models import load_classifier
+from pacbayes.folders.record import EVIDENCE, RUN, ClassifierRecord, read_record
+from pacbayes.folders.storing import load_copy
 from pacbayes.models.asking import check_answers
 from pacbayes.models.candidates import answer
 from pacbayes.models.claims import places
-from pacbayes.models.saved.data_file import load_copy
-from pacbayes.models.saved.folder import load_classifier
-from pacbayes.models.saved.record import EVIDENCE, RUN, ClassifierRecord, read_record
 from pacbayes.verify.classifiers import recount
 from pacbayes.verify.findings import REPLAYED, Finding, word
 from pacbayes.verify.records import ClassifierCertificates, ClassifierRun, read, read_tensors

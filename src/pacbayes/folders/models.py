@@ -4,61 +4,83 @@ run.json              what was fitted, how δ was shared, hashes of the other fi
 certificate.json      all certificates; missing if they were withheld
 evidence.safetensors  the split, labels, groups, and every candidate's predictions on the bound set
 models.skops          the fitted candidates, as plain data
-data.npz, .parquet    the features, if they were given to `save`
-"""
+data.npz, .parquet    the features, if they were given to `save`"""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from pacbayes.certificates.certificate import Certificate
+from pacbayes.bounds.domain import check_probability
+from pacbayes.certificates.certificate import Certificate, read_classifier
+from pacbayes.certificates.explanation import remarked
+from pacbayes.data import NAMES, DataError
+from pacbayes.data import load as load_data
+from pacbayes.data.splitting import Split
 from pacbayes.files import (
+    CLASSIFIER,
     DamagedFileError,
     file_sha256,
     load_tensors,
+    load_versioned,
     new_folder,
     save_json,
     save_tensors,
     write_atomically,
 )
-from pacbayes.folders.versions import versions
-from pacbayes.models.candidates import MEAN, WeightedVote, mean_of
+from pacbayes.folders.prediction import Prediction
+from pacbayes.folders.record import (
+    CERTIFICATE,
+    EVIDENCE,
+    FOLDER_FILES,
+    MODELS,
+    RUN,
+    ClassifierRecord,
+    read_record,
+    versions,
+)
+from pacbayes.folders.storing import as_bytes, check_same, from_bytes, table_bytes, unknown_types
+from pacbayes.losses.bounded import loss_of
+from pacbayes.models.candidates import MEAN, WeightedVote, mean_of, vote_of
 from pacbayes.models.claims import (
     ANSWERED,
     OVERALL,
     UNANSWERED,
     VOTES,
+    BoundSet,
     Evidence,
     class_claim,
     part_of,
+    share_out,
 )
-from pacbayes.models.saved.data_file import check_same, table_bytes
-from pacbayes.models.saved.networks import as_plain, from_plain
-from pacbayes.models.saved.record import (
-    CERTIFICATE,
-    EVIDENCE,
-    FOLDER_FILES,
-    KIND,
-    MODELS,
-    RUN,
-    ClassifierRecord,
-    read_certificates,
-    read_record,
-)
-from pacbayes.models.saved.storing import as_bytes, from_bytes, unknown_types
+from pacbayes.sklearn.classifier import PACBayesClassifier
+from pacbayes.sklearn.packing import packed, unpacked
+from pacbayes.verify.classifiers import check_evidence
 
 if TYPE_CHECKING:
     from pacbayes.models.classifier import CertifiedClassifier
 
-__all__ = ["issue", "load_classifier", "other_certificates", "save_classifier"]
+__all__ = [
+    "as_plain",
+    "from_plain",
+    "issue",
+    "issue_again",
+    "load_classifier",
+    "other_certificates",
+    "predict_file",
+    "save_classifier",
+]
 
 _ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
 _MODULES = {"scikit-learn": "sklearn", "numpy": "numpy", "scipy": "scipy", "skops": "skops"}
@@ -104,7 +126,7 @@ def save_classifier(
 def issue(folder: Path, chosen: str, certificates: Sequence[Certificate]) -> None:
     """Write certificate.json, which names the run.json it belongs to."""
     record = {
-        "kind": KIND,
+        "kind": CLASSIFIER,
         "format": 1,
         "run_sha256": file_sha256(folder / RUN),
         "chosen": chosen,
@@ -256,3 +278,158 @@ def read_evidence(folder: Path, record: ClassifierRecord) -> Evidence:
         x_sha256=record.x_sha256,
         layout=record.layout,
     )
+
+
+_MARK = "PACBayesClassifier"
+
+
+def as_plain(model: Any) -> Any:
+    """Return a fitted model with its network, or those of a pipeline's steps, as plain arrays."""
+    return _mapped(model, lambda m: {_MARK: packed(m)} if isinstance(m, PACBayesClassifier) else m)
+
+
+def from_plain(model: Any) -> Any:
+    """Return the fitted model that `as_plain` was given."""
+    return _mapped(model, lambda m: unpacked(m[_MARK]) if isinstance(m, dict) else m)
+
+
+def _mapped(model: Any, change: Callable[[Any], Any]) -> Any:
+    if not isinstance(model, Pipeline):
+        return change(model)
+    pipeline = copy(model)
+    pipeline.steps = [(name, _mapped(step, change)) for name, step in model.steps]
+    return pipeline
+
+
+Array = NDArray[Any]
+
+
+def issue_again(folder: Path, delta: float) -> Certificate:
+    """Issue all certificates at δ, to be chosen in advance; return that of the chosen predictor.
+
+    Candidates, shares and the chosen predictor stay as they are: the certificates of all candidates
+    hold at once, but another choice would be one that no part of δ has paid for.
+    """
+    check_probability(delta)
+    record = read_record(folder)
+    if not (folder / CERTIFICATE).exists():
+        raise ValueError(
+            f"{folder} has no certificate: it was withheld when the classifier was fitted, and "
+            "cannot be issued later"
+        )
+    check = check_evidence(folder)
+    if not check.holds:
+        raise DamagedFileError(f"{folder / EVIDENCE} is damaged: {check.detail}")
+    evidence = read_evidence(folder, record)
+    part, _ = read_certificates(folder, record, evidence) or ("", {})
+    make = _votes if record.choose == "vote" else _certificates
+    issued = {c.part: c for c in make(record, evidence, delta)}
+    if part not in issued:
+        raise DamagedFileError(f"{folder / CERTIFICATE} is damaged: it has no part {part!r}")
+    labels = np.array(record.classes)[evidence.labels]
+    issued[part] = remarked(issued[part], labels, evidence.groups)
+    issue(folder, part, list(issued.values()))
+    return issued[part]
+
+
+def _bound_set(record: ClassifierRecord, e: Evidence, ledger: Any) -> tuple[BoundSet, Array]:
+    """Return the bound set, and the names of the classes with None for no class."""
+    names = np.array([*record.classes, None], object)
+    own = np.setdiff1d(np.arange(record.n) if e.kept is None else e.kept, e.rows)
+    groups = None if e.groups is None else e.groups[e.rows]
+    loss = loss_of(names[:-1], record.costs)
+    split = Split(own, e.rows, record.seed)
+    y, several = names[e.labels[e.rows]], len(record.claims) > 1
+    return BoundSet(y, groups, loss, ledger, split, record.assumptions, several), names
+
+
+def _certificates(record: ClassifierRecord, e: Evidence, delta: float) -> list[Certificate]:
+    ledger = share_out(delta, list(e.shares), list(e.shares.values()), e.claims)
+    there, names = _bound_set(record, e, ledger)
+    found = [there.overall(name, names[index]) for name, index in e.predictions.items()]
+    best, predicted = record.chosen, names[e.predictions[record.chosen]]
+    for claim in e.claims:
+        if claim == ANSWERED and e.answers is not None:
+            found.append(there.answered(best, predicted, e.answers))
+        elif claim == UNANSWERED and e.answers is not None:
+            found.append(there.unanswered(best, e.answers))
+        elif claim != OVERALL:
+            found.append(there.on_class(best, predicted, claim.removeprefix("class ")))
+    return found
+
+
+def _votes(record: ClassifierRecord, e: Evidence, delta: float) -> list[Certificate]:
+    ledger = share_out(delta, VOTES, (0.5, 0.5), [OVERALL])
+    there, names = _bound_set(record, e, ledger)
+    predicted = [names[index] for index in e.predictions.values()]
+    wrong, weights = np.array([labels != there.y for labels in predicted]), np.asarray(e.weights)
+    labels = WeightedVote([], weights, names[:-1]).of(predicted)
+    return list(there.votes(wrong, list(e.shares.values()), weights, labels).values())
+
+
+def read_certificates(
+    folder: Path, run: ClassifierRecord, e: Evidence
+) -> tuple[str, dict[str, Certificate]] | None:
+    """Return the part of the chosen predictor and all certificates by part; None if withheld."""
+    path = folder / CERTIFICATE
+    if not path.exists():
+        return None
+    record = load_versioned(path, 1)
+    try:
+        issued = {
+            part: read_classifier(c, run.assumptions, path, _risk_of_vote(c, e))
+            for part, c in record["certificates"].items()
+        }
+        return record["chosen"], issued
+    except DamagedFileError:
+        raise
+    except (TypeError, KeyError, AttributeError, ValueError, ArithmeticError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}") from error
+
+
+def _risk_of_vote(c: dict[str, Any], e: Evidence) -> float | None:
+    """Return what a theorem for votes takes, which the file does not say; None for others."""
+    if e.weights is None:
+        return None
+    groups = None if e.groups is None else e.groups[e.rows]
+    wrong = np.array([p != e.labels[e.rows] for p in e.predictions.values()])
+    given = (list(e.shares.values()), c["ledger"][c["part"]], c["theorem"])
+    return vote_of(wrong, groups, *given)(e.weights).risk
+
+
+def predict_file(folder: Path, data: str, label: str | None = None) -> Prediction:
+    """Predict labels for a CSV or Parquet file, or for the test part of a named data set.
+
+    Columns are matched by name where the classifier knows names.
+    """
+    record = read_record(folder)
+    model = load_classifier(folder)
+    x, found = _examples(folder, record, data, label)
+    if found is not None and (unknown := set(found) - set(record.classes)):
+        classes = ", ".join(record.classes)
+        raise DataError(f"{data}: label {min(unknown)!r} is not among {classes}")
+    labels = [str(answer) for answer in model.predict(x)]
+    answered = None if model.target_error is None else [bool(a) for a in model.answers(x)]
+    said = model.certificate_.predictor if model.certificate_ else model.chosen_
+    return Prediction(said, labels, None, _error(labels, found, answered), answered)
+
+
+def _examples(
+    folder: Path, record: ClassifierRecord, data: str, label: str | None
+) -> tuple[Any, list[str] | None]:
+    if data in NAMES:
+        source = load_data(data)
+        return source.x_test.astype(np.float64), [source.classes[i] for i in source.y_test]
+    if record.layout is None:
+        raise DataError(
+            f"{folder} was not fitted to a table; use pacbayes.load({str(folder)!r}).predict(…)"
+        )
+    return record.layout.read(Path(data), label)
+
+
+def _error(labels: list[str], found: list[str] | None, answered: list[bool] | None) -> float | None:
+    if found is None:
+        return None
+    counted = [a != b for i, (a, b) in enumerate(zip(labels, found, strict=True))
+               if answered is None or answered[i]]  # fmt: skip
+    return sum(counted) / len(counted) if counted else None

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pacbayes.models.saved.folder import load_classifier
-from pacbayes.models.saved.kinds import CLASSIFIER, NETWORK, kind_of
-from pacbayes.sklearn.saving import load_estimator
+from pacbayes.folders.estimators import load_estimator
+from pacbayes.folders.models import load_classifier
+from pacbayes.folders.record import CLASSIFIER, NETWORK, kind_of
 
 __all__ = ["load"]
 

@@ -1,26 +1,35 @@
-"""What a run's network is built from, and how its prior learns: dense, or any module."""
+"""What a network is built from, how its prior learns, and code of a user's own."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from pacbayes.data.foreign import ask
+from pacbayes.data.idx import cache_folder
 from pacbayes.data.tasks import task_of
 from pacbayes.devices import CPU
-from pacbayes.folders.code import allow
-from pacbayes.folders.record import ModuleRecord, RunRecord
+from pacbayes.files import DamagedFileError, write_atomically
 from pacbayes.networks.architecture import build_network
 from pacbayes.networks.families.diagonal import Law
-from pacbayes.networks.modules import Convolutions, OwnModule, Shape, grouped, named_function
+from pacbayes.networks.modules import (
+    Convolutions,
+    ModuleArchitecture,
+    OwnModule,
+    Shape,
+    grouped,
+    named_function,
+)
 from pacbayes.networks.network import Network
-from pacbayes.networks.stochastic import draw_order, stochastic
+from pacbayes.networks.stochastic import Start, draw_order, stochastic
 from pacbayes.randomness import stream
 from pacbayes.settings import Settings
 from pacbayes.training.priors import (
@@ -32,7 +41,17 @@ from pacbayes.training.priors import (
     settled,
 )
 
-__all__ = ["Blueprint", "Choice", "Named", "chosen"]
+__all__ = [
+    "CODE",
+    "Blueprint",
+    "Choice",
+    "ModuleRecord",
+    "Named",
+    "allow",
+    "allowed_copy",
+    "chosen",
+    "save_copy",
+]
 
 Named = str | Convolutions | Callable[..., nn.Module] | None
 
@@ -77,6 +96,26 @@ def _source(function: Callable[..., nn.Module]) -> tuple[Path, str]:
     return Path(file), name
 
 
+class ModuleRecord(BaseModel):
+    """A network other than dense: what builds its module, and every tensor that predicts.
+
+    Attributes:
+        shape: of an example, which the module is called with.
+        weights: the Gaussians of Q, in the order in which a data-free prior is drawn.
+        frozen: shapes of the tensors outside Q, by name; their values are saved with the prior.
+        groups: the class of every finer class that the module has scores of; empty if it has
+            scores of the classes themselves.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    architecture: ModuleArchitecture
+    shape: tuple[int, ...]
+    weights: tuple[Start, ...] = ()
+    frozen: dict[str, tuple[int, ...]] = {}
+    groups: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class Blueprint:
     """A run's network before it has weights.
@@ -96,15 +135,6 @@ class Blueprint:
     shape: Shape = ()
     code: Path | None = None
     groups: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, record: RunRecord, code: Path | None) -> Blueprint:
-        """Return the blueprint of an existing run."""
-        sizes = record.settings, record.data.features, len(record.data.classes)
-        if record.network is None:
-            return cls(*sizes)
-        network = record.network
-        return cls(*sizes, network.architecture, network.shape, code, network.groups)
 
     def build(self) -> Network:
         """Build the network: its prior drawn from the seed, or still to be learned."""
@@ -192,3 +222,33 @@ class Blueprint:
 
 def _unflatten(shape: Shape) -> nn.Module:
     return nn.Unflatten(1, shape)
+
+
+CODE = "network.py"
+
+
+def allow(path: Path) -> str:
+    """Allow a file's content to run on this machine; return its SHA-256."""
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    folder = cache_folder() / "allowed"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / sha256, f"{path.resolve()}\n".encode())
+    return sha256
+
+
+def save_copy(folder: Path, path: Path) -> None:
+    """Copy a file that builds a network into the run folder."""
+    write_atomically(folder / CODE, path.read_bytes())
+
+
+def allowed_copy(folder: Path, sha256: str) -> Path:
+    """Return the run's own copy of the code; refuse another file, or one that is not allowed."""
+    path = folder / CODE
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise DamagedFileError(f"{path} is missing or is not the code that the run was made with")
+    if not (cache_folder() / "allowed" / sha256).is_file():
+        raise ValueError(
+            f"{path} is code that was not allowed to run here; read it, and if you trust it, run: "
+            f"pacbayes allow {folder}"
+        )
+    return path

@@ -27,7 +27,6 @@ from pacbayes.files import (
     write_atomically,
 )
 from pacbayes.folders import certify_run, featured, open_run
-from pacbayes.folders.blueprint import Choice
 from pacbayes.folders.folder import Run
 from pacbayes.folders.preparation import record_run
 from pacbayes.networks.modules import Convolutions, OwnModule
@@ -35,6 +34,7 @@ from pacbayes.networks.network import Network
 from pacbayes.networks.predictors import prior_weights
 from pacbayes.settings import Settings
 from pacbayes.sklearn.parameters import Input, flat
+from pacbayes.training.blueprint import Choice
 from pacbayes.training.checkpoints import read_history
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from scipy.stats import beta
 
 import pacbayes
 from pacbayes import CertifiedClassifier
-from pacbayes.models.saved.issuing import issue_again
+from pacbayes.folders.models import issue_again
 from pacbayes.verify import verify
 
 from .conftest import FAST, numbers
-from .test_folder import KINDS
+from .test_models import KINDS
 
 
 @pytest.mark.filterwarnings("ignore::pacbayes.CertificateWarning")  # votes are loose

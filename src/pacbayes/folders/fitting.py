@@ -19,10 +19,10 @@ from pacbayes.data.layout import Layout, table_of
 from pacbayes.data.reading import is_table, read_frame
 from pacbayes.extras import require
 from pacbayes.files import check_replaceable, save_json
+from pacbayes.folders.models import other_certificates, save_classifier
+from pacbayes.folders.record import FOLDER_FILES
 from pacbayes.models.candidates import default_candidates
 from pacbayes.models.classifier import CertifiedClassifier
-from pacbayes.models.saved.folder import other_certificates, save_classifier
-from pacbayes.models.saved.record import FOLDER_FILES
 
 __all__ = ["Examples", "FittedModel", "candidates_of", "costs_of", "read_examples", "train_model"]
 

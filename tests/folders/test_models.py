@@ -15,7 +15,7 @@ from sklearn.preprocessing import MinMaxScaler
 import pacbayes
 from pacbayes import CertifiedClassifier, PACBayesClassifier
 from pacbayes.files import DamagedFileError
-from pacbayes.models.saved.replaying import replay
+from pacbayes.folders.replaying import replay
 from pacbayes.verify import verify
 
 from .conftest import FAST, numbers, table

@@ -1,21 +1,60 @@
-"""A lease on a folder: a file that says who works there, so that nobody else does."""
+"""One writer at a time: whoever works in a folder holds a lease on it."""
 
 from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from pacbayes.folders.clock import SYSTEM, Clock
+__all__ = ["SYSTEM", "BusyError", "Clock", "Lease", "names_in", "writer", "writing"]
 
-__all__ = ["Lease", "names_in"]
-
+_LEASE, _PATIENCE = "writer", 60.0
+_OURS: set[tuple[Path, int]] = set()  # folders that a thread writes to
 _WORDS = 4  # of a token: host, process, its space, and a number of its own
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The system's time. A simulation overrides every method."""
+
+    def now(self) -> float:
+        """Return the time in seconds, as files are stamped with it."""
+        return time.time()
+
+    def stamp(self, file: Path) -> None:
+        """Set a file's time to now."""
+        os.utime(file)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    @contextmanager
+    def repeating(self, act: Callable[[], None], seconds: float) -> Iterator[None]:
+        """Act every so many seconds, in a thread, until the end of the block."""
+        done = threading.Event()
+
+        def repeat() -> None:
+            while not done.wait(seconds):
+                act()
+
+        thread = threading.Thread(target=repeat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+SYSTEM = Clock()
 
 
 @dataclass(frozen=True)
@@ -185,3 +224,55 @@ def _token(path: Path) -> str | None:
         return path.read_text()
     except OSError:
         return None
+
+
+def writer(folder: Path, clock: Clock = SYSTEM) -> Lease:
+    """Return the lease that whoever writes to a run folder holds."""
+    return Lease(folder / _LEASE, _PATIENCE, clock)
+
+
+class BusyError(ValueError):
+    """Raised when somebody else writes to a run folder."""
+
+
+@contextmanager
+def writing(folder: Path, clock: Clock = SYSTEM) -> Iterator[None]:
+    """Be the only writer of a run folder; it need not exist yet.
+
+    A lease by the same thread is shared. A folder that is empty in the end is removed, unless it
+    was empty before.
+
+    Raises:
+        BusyError: somebody else holds the lease; the message says who.
+    """
+    key = (folder.resolve(), threading.get_ident())
+    if key in _OURS:
+        yield
+        return
+    made = [p for p in (folder, *folder.absolute().parents) if not p.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        made = [folder]  # it may be withdrawn
+    try:
+        with _held(writer(folder, clock), key):
+            yield
+    finally:
+        with suppress(OSError):  # it holds files, or somebody else was faster
+            for path in made:
+                path.rmdir()
+
+
+@contextmanager
+def _held(lease: Lease, key: tuple[Path, int]) -> Iterator[None]:
+    with lease.held() as ours:
+        if not ours:
+            folder, owner = lease.path.parent, lease.owner or "somebody else"
+            raise BusyError(
+                f"{folder} is being written by {owner}; wait until that ends, or choose another "
+                "folder"
+            )
+        _OURS.add(key)
+        try:
+            yield
+        finally:
+            _OURS.discard(key)

@@ -1,1 +1,0 @@
-"""Classifiers in folders: saved and loaded as plain data, and checked without running them."""
