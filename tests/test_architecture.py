@@ -17,6 +17,7 @@ ROOMS = [  # each may import from earlier lines only
         "defaults",
         "devices",
         "extras",
+        "features",
         "losses",
         "moved",
         "paper.printed",

@@ -20,7 +20,9 @@ def wave(side, j, turn):
         for v in at:
             u = at
             along, across = u * np.cos(turn) + v * np.sin(turn), v * np.cos(turn) - u * np.sin(turn)
-            row = np.exp(-(along**2 + (0.5 * across) ** 2) / (2 * sigma**2) + 1j * frequency * along)
+            row = np.exp(
+                -(along**2 + (0.5 * across) ** 2) / (2 * sigma**2) + 1j * frequency * along
+            )
             total[v % side] += row.reshape(5, side).sum(0) * 0.5 / (2 * np.pi * sigma**2)
         found.append(total)
     return found[0] - found[0].sum() / found[1].sum() * found[1]
@@ -70,7 +72,8 @@ def test_the_second_order_is_the_first_order_of_moduli():
 
 def test_averages_keep_the_mass_and_sit_in_the_middle_of_four_pixels():
     fine = averages(16, 1)
-    assert fine.shape == (4, 16) and np.allclose(fine.sum(1), 1)
+    assert fine.shape == (4, 16)
+    assert np.allclose(fine.sum(1), 1)
     assert np.allclose(fine, fine[::-1, ::-1])
     assert fine[0].argsort()[-2:].tolist() in ([1, 2], [2, 1])
     assert np.allclose(averages(8, 2), averages(8, 2)[::-1, ::-1])

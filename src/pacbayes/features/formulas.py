@@ -85,14 +85,17 @@ class ImageFormula:
 
 def unit(x: Array) -> Array:
     """Return rows divided by their norms; rows of zeros stay."""
-    norms = np.sqrt(np.square(x).sum(1, keepdims=True))
-    return x / np.where(norms > 0, norms, 1.0)
+    norms: Array = np.sqrt(np.square(x).sum(1, keepdims=True))
+    norms[norms == 0] = 1.0
+    found: Array = x / norms
+    return found
 
 
 def opponent(x: Array) -> Array:
     """Return grey, red less green, and yellow less blue, of images (B, 3, h, w)."""
     basis = _OPPONENT / np.sqrt(np.square(_OPPONENT).sum(1, keepdims=True))
-    return np.einsum("oc,bchw->bohw", basis, x)
+    found: Array = np.einsum("oc,bchw->bohw", basis, x)
+    return found
 
 
 def _padded(x: Array) -> Array:
@@ -160,12 +163,14 @@ def _mirrored(x: Array, angles: int) -> Array:
     other, turned = x[..., ::-1], -np.arange(ANGLES) % ANGLES
     for axis in range(-3, -3 - angles, -1):
         other = np.take(other, turned, axis)
-    return x + other
+    found: Array = x + other
+    return found
 
 
 def _halved(x: Array) -> Array:
     *lead, h, w = x.shape
-    return x.reshape(*lead, h // 2, 2, w // 2, 2).mean((-3, -1))
+    found: Array = x.reshape(*lead, h // 2, 2, w // 2, 2).mean((-3, -1))
+    return found
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,8 @@ class Columns:
 
     def __call__(self, x: NDArray[np.floating], shape: tuple[int, ...] = ()) -> Features:
         """Return the features of examples (n, d)."""
-        return (np.asarray(x, np.float64) / np.sqrt(x.shape[1])).astype(np.float32)
+        scaled: Array = np.asarray(x, np.float64) * x.shape[1] ** -0.5
+        return scaled.astype(np.float32)
 
 
 Formula = Callable[[NDArray[np.floating], tuple[int, ...]], Features]

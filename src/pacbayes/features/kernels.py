@@ -122,7 +122,9 @@ def _term(text: str, whole: str) -> tuple[float, tuple[Factor, ...]]:
             try:
                 coefficient *= float(part)
             except ValueError:
-                raise ValueError(f"cannot read {part!r} in the kernel {whole!r}; {_SPELLING}") from None
+                raise ValueError(
+                    f"cannot read {part!r} in the kernel {whole!r}; {_SPELLING}"
+                ) from None
     if not 0 < coefficient < math.inf:
         raise ValueError(f"a kernel's coefficients must be positive, got {text!r} in {whole!r}")
     return coefficient, tuple(factors)

@@ -55,7 +55,8 @@ def _modulus(spectrum: Complex, waves: Complex, *, halved: bool = False) -> Arra
 
 def _averaged(x: Array, distance: int) -> Array:
     rows, columns = (averages(side, distance) for side in x.shape[-2:])
-    return rows @ x @ columns.T
+    found: Array = rows @ x @ columns.T
+    return found
 
 
 @cache
@@ -71,7 +72,8 @@ def averages(side: int, distance: int) -> Array:
     centres = STEP * np.arange(length // STEP)[:, None] + (STEP - 1) / 2
     apart = at - centres + length * np.arange(-2, 3)[:, None, None]
     window: Array = np.exp(-((apart / _WIDTH) ** 2) / 2).sum(0)
-    return window / window.sum(1, keepdims=True)
+    window /= window.sum(1, keepdims=True)
+    return window
 
 
 @cache
@@ -80,7 +82,9 @@ def _waves(h: int, w: int) -> tuple[Complex, Complex]:
     turns = [np.pi * i / ANGLES for i in range(ANGLES)]
     fine, coarse = (np.stack([morlet(h, w, j, turn) for turn in turns]) for j in (0, 1))
     aside = np.fft.fftfreq(h)[:, None] + np.fft.fftfreq(w)
-    return fine.astype(complex), coarse * np.exp(1j * np.pi * aside)
+    moved = coarse.astype(np.complex128)
+    moved *= np.exp(1j * np.pi * aside)
+    return fine.astype(np.complex128), moved
 
 
 def morlet(h: int, w: int, j: int, turn: float) -> Array:
@@ -100,5 +104,5 @@ def _gabor(h: int, w: int, sigma: float, turn: float, frequency: float) -> Compl
     window = np.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2))
     whole = slant / (2 * np.pi * sigma**2) * window * np.exp(1j * frequency * along)
     torus = whole.reshape(5, h, 5, w).sum((0, 2))
-    transform: Complex = np.fft.fft2(torus)
-    return transform
+    found: Complex = np.fft.fft2(torus)
+    return found

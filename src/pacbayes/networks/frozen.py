@@ -19,7 +19,7 @@ from pacbayes.data.idx import cache_folder
 from pacbayes.files import DamagedFileError, load_tensors, save_tensors
 from pacbayes.networks.families.diagonal import Gaussian
 
-__all__ = ["frozen_features", "frozen_sha256"]
+__all__ = ["cache_path", "cached_features", "frozen_features", "frozen_sha256"]
 
 _FORMAT = 1  # of cached files; raise it when features would be computed differently
 _CLOSE = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative rounding in batches of other sizes
@@ -56,8 +56,8 @@ def frozen_features(
     body, before = copy.deepcopy(module).eval(), frozen_sha256(module)
     with torch.no_grad():
         first = _checked(body, x[:batch_size])
-        path = _path(cache, before, x)
-        found = None if path is None else _cached(path, first, len(x))
+        path = cache_path(cache, before, x)
+        found = None if path is None else cached_features(path, first, len(x))
         if found is not None:
             return found.to(first.device)
         blocks = [first, *(_features(body, block) for block in x[batch_size:].split(batch_size))]
@@ -166,7 +166,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
     return bool(((a - b).abs() <= tolerance).all())
 
 
-def _path(cache: bool | Path, body: str, x: Tensor) -> Path | None:
+def cache_path(cache: bool | Path, body: str, x: Tensor) -> Path | None:
     """Return the file of features, named by the hashes of the module and of the examples."""
     if cache is False:
         return None
@@ -177,7 +177,7 @@ def _path(cache: bool | Path, body: str, x: Tensor) -> Path | None:
     return folder / f"{hasher.hexdigest()}.safetensors"
 
 
-def _cached(path: Path, first: Tensor, n: int) -> Tensor | None:
+def cached_features(path: Path, first: Tensor, n: int) -> Tensor | None:
     """Return the features of a file, if it is whole and begins with features computed now."""
     try:
         found = load_tensors(path)[0].get("features")

@@ -142,7 +142,7 @@ class Process:
     @property
     def outputs(self) -> int:
         """One for two classes, k for k."""
-        return self.mean.shape[1]
+        return int(self.mean.shape[1])
 
     def moments(self, at: Coordinates) -> tuple[Array, Array, Array]:
         """Return the scores' means, (n, outputs), their variance, (n,), and a charge, (n,).
@@ -178,7 +178,8 @@ def divergence(mean: Array, log_scale: Array) -> float:
     r = 2 * np.asarray(log_scale, np.float64)
     copies = max(1, mean.shape[1] - 1)
     centred = mean if mean.shape[1] == 1 else mean - mean.mean(1, keepdims=True)
-    return 0.5 * (copies * math.fsum(np.expm1(r) - r) + math.fsum(np.square(centred).ravel()))
+    of_scales: float = copies * math.fsum((np.expm1(r) - r).tolist())
+    return 0.5 * (of_scales + math.fsum(np.square(centred).ravel().tolist()))
 
 
 def _product(a: Array, b: Array) -> Array:
