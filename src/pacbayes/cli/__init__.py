@@ -14,7 +14,6 @@ import typer
 
 import pacbayes
 from pacbayes.cli.help import Command, Group, one_line
-from pacbayes.cli.kinds import by_kind
 from pacbayes.cli.streams import discard_output, failing_output, prepare_streams, say
 from pacbayes.extras import remedy
 
@@ -67,7 +66,8 @@ def _options(
 
 def _imported(name: str) -> Callable[..., None]:
     module = import_module(f"pacbayes.cli.{_MODULES.get(name, name)}")
-    return by_kind(getattr(module, name))
+    command: Callable[..., None] = getattr(module, name)
+    return command
 
 
 def _listed(name: str) -> Callable[..., None]:

@@ -19,14 +19,20 @@ from pacbayes.cli.options import (
     RunFolder,
     TestFile,
     Threads,
+    best_of_scales,
     check_samples,
     check_scheduler,
     given,
+    is_classifier,
+    refuse_idle,
     set_threads,
 )
 from pacbayes.cli.streams import command, printable, remark, took
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.folders.folder import Run
     from pacbayes.folders.prediction import TestErrors
@@ -37,6 +43,7 @@ _ONE_NETWORK = (Predictor.DRAWN, Predictor.FIXED)
 
 
 def certify(
+    context: typer.Context,
     run: RunFolder,
     delta: Annotated[float, typer.Option(help="Total failure probability.")] = 0.05,
     bound: Annotated[
@@ -123,8 +130,14 @@ def certify(
     pacbayes certify runs/mine --executor dask --scheduler tcp://10.0.0.1:8786
     """
     started = time.monotonic()
-    _check_options(bound, networks, exact=exact, samples=samples, monte_carlo=monte_carlo)
-    draws = _draws(samples, exact=exact)
+    run = best_of_scales(run)
+    if is_classifier(run):
+        refuse_idle(context, f"{run}, a classifier", useful=("run", "delta", "as_json"))
+        _certify_again(run, delta, as_json=as_json)
+        return
+    sampling = {"--samples": samples, "--monte-carlo": monte_carlo}
+    _check_options(bound, networks, sampling, exact=exact)
+    check_samples(1 if samples is None else samples)
     check_scheduler(executor, scheduler)
     set_threads(threads)
     from pacbayes import folders
@@ -135,6 +148,11 @@ def certify(
 
     place = device_named(device)
     opened = folders.open_run(run)
+    scales = len(opened.settings.prior_scales)
+    if priors is not None and priors < scales:
+        raise ValueError(
+            f"--priors {priors}: the run tried {scales} prior scales; all are paid for"
+        )
     one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
     usual = "small-kl" if opened.record.data.source.group is None else "disintegrated"
     theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
@@ -153,9 +171,9 @@ def certify(
             delta=delta,
             bound=theorem,
             monte_carlo=monte_carlo,
-            samples=draws,
+            samples=None if exact else samples or "auto",
             networks=networks,
-            priors=_tried(priors, len(opened.settings.prior_scales)),
+            priors=priors,
             replace_other=replace,
             **drawing,
         )
@@ -168,6 +186,39 @@ def certify(
     else:
         console.show_certificate(issued, errors, opened)
     remark(f"Took {took(started)}. Next: {command('verify', run)}")
+
+
+def _certify_again(run: Path, delta: float, *, as_json: bool) -> None:
+    """Issue a classifier's certificates again from the recorded predictions."""
+    from pacbayes.cli import console
+    from pacbayes.folders.models import issue_again
+
+    certificate = issue_again(run, delta)
+    if as_json:
+        print(json.dumps(certificate.as_dict()))
+        return
+    print(f"Certificate: {certificate}")
+    console.show_assumptions(certificate.assumptions, run / "certificate.json")
+    remark(
+        "Predictor, candidates and shares stay as they were: another choice would not be paid for. "
+        f"δ must be chosen in advance. Next: {command('verify', run)}"
+    )
+
+
+def _check_options(
+    bound: str | None, networks: int, sampling: Mapping[str, object], *, exact: bool
+) -> None:
+    """Refuse options that would have no effect."""
+    theorem = THEOREMS.get(bound or "")
+    one = theorem is not None and theorem.predictor in _ONE_NETWORK
+    if exact and one:
+        raise ValueError(f"--exact does not go with --bound {bound}, which samples no risk")
+    reason = f"--bound {bound}" if one else "--exact"
+    for option, value in sampling.items():
+        if value is not None and (one or exact):
+            raise ValueError(f"{option} {value} has no effect with {reason}, which samples no risk")
+    if networks > 1 and bound not in ("disintegrated", "disintegrated-fixed", BEST_OF):
+        raise ValueError(f"--networks {networks} needs --bound disintegrated or best-of")
 
 
 def check_dealt(run: Run, bound: str, device: str, *, exact: bool) -> None:
@@ -190,48 +241,7 @@ def check_dealt(run: Run, bound: str, device: str, *, exact: bool) -> None:
         raise ValueError(f"--executor dask computes on CPUs; leave out --device {device}")
 
 
-def _tried(priors: int | None, scales: int) -> int | None:
-    """Return the number of priors to pay for; refuse fewer than the run itself tried."""
-    if priors is not None and priors < scales:
-        raise ValueError(
-            f"--priors {priors}: the run tried {scales} prior scales; all are paid for"
-        )
-    return priors
-
-
 def _as_json(issued: Certificate | list[Certificate], errors: TestErrors | None) -> dict[str, Any]:
     if isinstance(issued, list):
         return {"classes": {c.class_name: c.as_dict() for c in issued}}
     return {**issued.as_dict(), "test": errors and asdict(errors)}
-
-
-def _check_options(
-    bound: str | None, networks: int, *, exact: bool, samples: int | None, monte_carlo: str | None
-) -> None:
-    """Refuse options that would have no effect."""
-    theorem = THEOREMS.get(bound or "")
-    if theorem is not None and theorem.predictor in _ONE_NETWORK:
-        if exact:
-            raise ValueError(f"--exact does not go with --bound {bound}, which samples no risk")
-        _check_unsampled(f"--bound {bound}", samples, monte_carlo)
-    if networks > 1 and bound not in ("disintegrated", "disintegrated-fixed", BEST_OF):
-        raise ValueError(f"--networks {networks} needs --bound disintegrated or best-of")
-    if exact:
-        _check_unsampled("--exact", samples, monte_carlo)
-
-
-def _check_unsampled(reason: str, samples: int | None, monte_carlo: str | None) -> None:
-    """Refuse the options of sampling where `reason` samples no risk."""
-    for option, value in (("--samples", samples), ("--monte-carlo", monte_carlo)):
-        if value is not None:
-            raise ValueError(f"{option} {value} has no effect with {reason}, which samples no risk")
-
-
-def _draws(samples: int | None, *, exact: bool) -> int | Literal["auto"] | None:
-    """Return the draws per example; None if the risk is summed exactly."""
-    if exact:
-        return None
-    if samples is None:
-        return "auto"
-    check_samples(samples)
-    return samples

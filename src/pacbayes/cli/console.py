@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pacbayes.folders.folder import Run
     from pacbayes.folders.prediction import TestErrors
 
-__all__ = ["show_certificate", "show_classes", "show_trained", "waiting"]
+__all__ = ["show_assumptions", "show_certificate", "show_classes", "show_trained", "waiting"]
 
 _LOOSE = 0.5  # the error of guessing between two classes
 
@@ -75,8 +75,7 @@ def _advice_to_tighten(run: Run) -> str:
 
 def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
     """Print the certificate in words and numbers, beside the paper's where comparable."""
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
-    c = certificate
+    console, c = _console(), certificate
     console.print(f"\nCertificate: at most {percent_up(c.bound)} error", style="bold", end="")
     console.print(" (vacuous: it says nothing)" if c.vacuous else "")
     for remark_on_bound in c.remarks:
@@ -84,10 +83,8 @@ def show_certificate(certificate: Certificate, errors: TestErrors | None, run: R
     console.print(f"{sentence(c)}\n")
     console.print(_steps(c, run))
     console.print(_comparison(c, errors, run))
-    console.print("\nAssumptions, which no file can show:")
-    for assumption in c.assumptions.sentences():
-        console.print(f"- {assumption}")
-    console.print(f"Written to {run.certificate_path(c.kind)}")
+    print()
+    show_assumptions(c.assumptions.sentences(), run.certificate_path(c.kind))
 
 
 def show_classes(certificates: Sequence[Certificate], run: Run, names: Sequence[str]) -> None:
@@ -101,11 +98,21 @@ def show_classes(certificates: Sequence[Certificate], run: Run, names: Sequence[
     table = Table("class", "error at most", "measured", "examples", box=None, pad_edge=False)
     for c, name in zip(certificates, names, strict=True):
         table.add_row(name, percent_up(c.bound), percent(c.risk), str(c.n))
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100).print(table)
-    print("\nAssumptions, which no file can show:")
-    for assumption in first.assumptions.sentences():
-        print(f"- {assumption}")
-    print(f"Written to {run.class_path(first.kind, 0)} to {last}")
+    _console().print(table)
+    print()
+    show_assumptions(first.assumptions.sentences(), f"{run.class_path(first.kind, 0)} to {last}")
+
+
+def show_assumptions(sentences: Iterable[str], written: object) -> None:
+    """Print the assumptions of certificates, and where these are."""
+    print("Assumptions, which no file can show:")
+    for each in sentences:
+        print(f"- {each}")
+    print(f"Written to {written}")
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
 
 
 def _steps(c: Certificate, run: Run) -> Table:

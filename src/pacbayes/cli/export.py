@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacbayes.choices import Format, Predictor
-from pacbayes.cli.options import AsJson, RunFolder, check_samples
+from pacbayes.cli.options import (
+    AsJson,
+    RunFolder,
+    best_of_scales,
+    check_samples,
+    is_classifier,
+    refuse_idle,
+)
 from pacbayes.cli.streams import printable
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ _ONE_NETWORK = (Predictor.DRAWN.value, Predictor.FIXED.value)
 
 
 def export(
+    context: typer.Context,
     run: RunFolder,
     format: Annotated[Format, typer.Option(help="ONNX, or a torch.export program.")],
     out: Annotated[Path, typer.Option(help="File to write: .onnx, or .pt2 for torch.")],
@@ -47,6 +55,15 @@ def export(
 
     pacbayes export runs/mine --format torch --method drawn --out mine.pt2
     """
+    run = best_of_scales(run)
+    if is_classifier(run):
+        refuse_idle(context, f"{run}, a classifier", useful=("run", "format", "out"))
+        raise ValueError(
+            f"{run}: a classifier of scikit-learn cannot be exported as {format} to the letter "
+            "(converters round features to float32, and know no gradient boosting of this "
+            "version), so the certificate would not cover the file; use pacbayes predict or "
+            "pacbayes.load"
+        )
     check_samples(samples)
     from pacbayes import folders
     from pacbayes.export import export_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, Signature, signature
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from pacbayes.choices import Device
+from pacbayes.cli.streams import remark
 
 if TYPE_CHECKING:
     from pacbayes.settings import Option
@@ -24,6 +26,7 @@ __all__ = [
     "RunFolder",
     "TestFile",
     "Threads",
+    "best_of_scales",
     "check_folder_of",
     "check_samples",
     "check_scheduler",
@@ -32,6 +35,7 @@ __all__ = [
     "complete_runs",
     "flag_of",
     "given",
+    "is_classifier",
     "numbers",
     "offering",
     "refuse_idle",
@@ -150,12 +154,51 @@ def _panel(parameter: Parameter) -> str | None:
     return getattr(info, "rich_help_panel", None)
 
 
-def refuse_idle(context: typer.Context, names: Collection[str], whom: str) -> None:
+def refuse_idle(context: typer.Context, whom: str, *, useful: Collection[str]) -> None:
     """Refuse options that were given, other than their defaults, and have no effect on `whom`."""
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
-        if parameter.name in names and value not in (None, (), [], parameter.default):
+        if parameter.name not in useful and value not in (None, (), [], parameter.default):
             raise ValueError(f"{parameter.opts[0]} has no effect on {whom}; leave it out")
+
+
+def best_of_scales(folder: Path) -> Path:
+    """Return a folder; if it has a run for each prior scale instead, the one that train names.
+
+    Every certificate of such a run pays for all scales, so that the best may be chosen. A folder
+    that a kill has left aside comes back.
+    """
+    from pacbayes.files import recover
+
+    if not folder.exists():
+        recover(folder)
+    runs = [path.parent for path in sorted(folder.glob("scale-*/run.json"))]
+    if not runs or (folder / "run.json").exists():
+        return folder
+    for run in runs:
+        if not (run / "posterior.safetensors").exists():
+            raise ValueError(f"{run} is not fully trained; run the same train command to resume it")
+    best = min(runs, key=_least_bound)
+    remark(f"{folder} has {len(runs)} prior scales; the best of them is {best}")
+    return best
+
+
+def _least_bound(run: Path) -> float:
+    path = run / "history.json"
+    try:
+        return min(float(evaluation["bound"]) for evaluation in json.loads(path.read_bytes()))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged: {error}; restore it from a copy") from error
+
+
+def is_classifier(path: Path) -> bool:
+    """Return whether a folder, or that of a file, holds a classifier."""
+    from pacbayes.files import CLASSIFIER, kind_of
+
+    try:
+        return kind_of(path if path.is_dir() else path.parent) == CLASSIFIER
+    except ValueError:  # a folder of no kind; the command says what is wrong with it
+        return False
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

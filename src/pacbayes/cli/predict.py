@@ -17,13 +17,18 @@ from pacbayes.cli.options import (
     AsJson,
     RunFolder,
     Threads,
+    best_of_scales,
     check_samples,
     complete_datasets,
+    is_classifier,
+    refuse_idle,
     set_threads,
 )
 from pacbayes.cli.streams import command, harmless, remark, took
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pacbayes.folders import Run
     from pacbayes.folders.prediction import Prediction
 
@@ -31,6 +36,7 @@ __all__ = ["predict"]
 
 
 def predict(
+    context: typer.Context,
     run: RunFolder,
     data: Annotated[
         str,
@@ -69,44 +75,73 @@ def predict(
     pacbayes predict runs/digits digits --json
     """
     started = time.monotonic()
+    run = best_of_scales(run)
+    if is_classifier(run):
+        useful = ("run", "data", "label", "out", "as_json")
+        refuse_idle(context, f"{run}, a classifier", useful=useful)
+        from pacbayes.folders.models import predict_file
+
+        _check_out(out, [Path(data), *run.iterdir()], as_json=as_json)
+        found = predict_file(run, data, label)
+        _show(found, found.predictor, "answered", found.answered, out, as_json=as_json)
+        return
     check_samples(samples)
     set_threads(threads)
     from pacbayes import folders
 
     opened = folders.open_run(run)
     method = method or folders.certified_predictor(opened)
-    if out is not None:
-        _check_out(out, opened, data, ".json" if as_json else ".csv")
+    source = opened.record.data.source.located(opened.folder)
+    inputs = map(Path, filter(None, (data, source.name, source.test)))
+    _check_out(out, [*inputs, *opened.folder.glob("*.json")], as_json=as_json)
     prediction = folders.predict(opened, data, method, samples=samples, seed=seed, label=label)
-    if as_json:
-        write(json.dumps(asdict(prediction)) + "\n", out)
-    else:
-        write(_as_csv(prediction), out)
-        _describe(prediction, out)
+    _show(prediction, f"the {prediction.predictor}", "vote", prediction.votes, out, as_json=as_json)
+    if not as_json:
         remark(f"Took {took(started)}.{_doubt(opened, run, method)}")
 
 
-def _only_all_of_q(path: Path) -> str:
-    """Return a remark if the vote's theorem does not cover a vote of some draws."""
-    from pacbayes.certificates.certificate import read_certificate
-
-    name = read_certificate(path).bound_name
-    if name == "first-order":  # Markov's inequality holds for any number of draws
-        return ""
-    return f" {path.name} ({name}) covers the vote of all of Q, not of some draws."
-
-
-def _check_out(out: Path, run: Run, data: str, suffix: str) -> None:
-    """Refuse a file of another kind, and one that the run or the data are read from."""
-    if out.suffix != suffix:
+def _check_out(out: Path | None, inputs: Iterable[Path], *, as_json: bool) -> None:
+    """Refuse a file of another kind, and one that the folder or the data are read from."""
+    if out is None:
+        return
+    if out.suffix != (suffix := ".json" if as_json else ".csv"):
         raise ValueError(f"--out must be a {suffix} file, got {out}")
-    source = run.record.data.source.located(run.folder)
-    inputs = map(Path, filter(None, (data, source.name, source.test)))
-    if out.resolve() in [path.resolve() for path in (*inputs, *run.folder.glob("*.json"))]:
+    if out.resolve() in [path.resolve() for path in inputs]:
         raise ValueError(f"--out {out} would overwrite an input; choose another file")
 
 
-def write(text: str, out: Path | None) -> None:
+def _show(
+    prediction: Prediction,
+    predictor: str,
+    column: str,
+    values: Sequence[float] | None,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Write predictions, with another column if there is one; describe them on standard error."""
+    from pacbayes.certificates.explanation import percent
+
+    if as_json:
+        _write(json.dumps(asdict(prediction)) + "\n", out)
+        return
+    columns = {"label": [harmless(label) for label in prediction.labels]}
+    if values:
+        columns[column] = [str(v).lower() if isinstance(v, bool) else f"{v:.6f}" for v in values]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    _write(buffer.getvalue(), out)
+    remark(f"{len(prediction.labels)} predictions by {predictor}")
+    if prediction.error is not None:
+        whom = "rows that it answers" if column == "answered" and values else "labels given"
+        remark(f"error on the {whom}: {percent(prediction.error)}")
+    if out is not None:
+        remark(f"written to {out}")
+
+
+def _write(text: str, out: Path | None) -> None:
     """Write a text to a file, or print it."""
     from pacbayes.files import write_atomically
 
@@ -116,33 +151,17 @@ def write(text: str, out: Path | None) -> None:
         write_atomically(out, text.encode())
 
 
-def _as_csv(prediction: Prediction) -> str:
-    columns = {"label": [harmless(label) for label in prediction.labels]}
-    if prediction.votes:
-        columns["vote"] = [f"{vote:.6f}" for vote in prediction.votes]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return buffer.getvalue()
-
-
-def _describe(prediction: Prediction, out: Path | None) -> None:
-    """Name the predictor, its error and the file on standard error."""
-    from pacbayes.certificates.explanation import percent
-
-    remark(f"{len(prediction.labels)} predictions by the {prediction.predictor}")
-    if prediction.error is not None:
-        remark(f"error on the labels given: {percent(prediction.error)}")
-    if out is not None:
-        remark(f"written to {out}")
-
-
 def _doubt(opened: Run, folder: Path, method: Predictor) -> str:
     """Return the command that certifies the predictor, if no certificate covers it yet."""
+    from pacbayes.certificates.certificate import read_certificate
 
     path = opened.certificate_path(method)
-    if path.exists():
-        return _only_all_of_q(path) if method is Predictor.VOTE else ""
-    theorem = ("--bound", "tandem") if method is Predictor.VOTE else ()
-    return f" No certificate covers this predictor yet: {command('certify', folder, *theorem)}"
+    if not path.exists():
+        theorem = ("--bound", "tandem") if method is Predictor.VOTE else ()
+        return f" No certificate covers this predictor yet: {command('certify', folder, *theorem)}"
+    if method is not Predictor.VOTE:
+        return ""
+    name = read_certificate(path).bound_name
+    if name == "first-order":  # Markov's inequality holds for any number of draws
+        return ""
+    return f" {path.name} ({name}) covers the vote of all of Q, not of some draws."

@@ -12,6 +12,7 @@ from pacbayes.cli.options import (
     RunFolder,
     TestFile,
     Threads,
+    best_of_scales,
     check_folder_of,
     set_threads,
 )
@@ -43,6 +44,7 @@ def report(
 
     pacbayes report results/paper --out paper.html
     """
+    folder = best_of_scales(folder)
     page = folder / "report.html" if out is None else out
     if page.suffix not in (".html", ".htm"):
         raise ValueError(f"--out must be an .html file, got {page.name!r}")
@@ -73,5 +75,5 @@ def plot(
     from pacbayes import folders
     from pacbayes.report.plots import plot_history
 
-    plot_history(folders.open_run(run), out)
+    plot_history(folders.open_run(best_of_scales(run)), out)
     print(out)

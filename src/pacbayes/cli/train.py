@@ -63,8 +63,10 @@ _CONVOLUTIONS: dict[str, tuple[Any, Option]] = {
     ),
 }
 _SETTINGS = {name: (Settings.model_fields[name].annotation, OPTIONS[name]) for name in OPTIONS}
-_OF_NETWORKS = {"tensorboard", "data_folder", "fallback", "network", "device", "threads"}
-_OF_NETWORKS |= {*_CONVOLUTIONS} | {name for name, option in OPTIONS.items() if not option.models}
+_OF_MODELS = {name for name, option in OPTIONS.items() if option.models}
+_OF_DATA = {"dataset", "test_data", "label", "drop", "categorical", "group", "deduplicate"}
+_USEFUL = {"out", "model", "per_class", "cost", "target_error", "quiet", "as_json"}
+_USEFUL |= _OF_DATA | _OF_MODELS  # with models other than networks
 
 
 @offering(_CONVOLUTIONS | _SETTINGS)
@@ -162,8 +164,8 @@ def train(
     columns: dict[str, Any] = {"label": label, "drop": tuple(drop or ()), "group": group}
     columns |= {"categorical": tuple(categorical or ()), "deduplicate": deduplicate}
     if model != "network":
-        refuse_idle(context, _OF_NETWORKS, f"--model {model}")
-        own = given({name: chosen[name] for name in OPTIONS if OPTIONS[name].models})
+        refuse_idle(context, f"--model {model}", useful=_USEFUL)
+        own = given({name: chosen[name] for name in _OF_MODELS})
         own |= {"per_class": per_class, "costs": cost or (), "target_error": target_error}
         fitted = _fit(model, out, dataset, test_data, columns, own)
         _show_model(fitted, out, started, quiet=quiet, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacbayes.cli import console
-from pacbayes.cli.options import AsJson, DataFile, complete_runs
+from pacbayes.cli.options import AsJson, DataFile, best_of_scales, complete_runs, is_classifier
 from pacbayes.cli.streams import command, printable, remark, took
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def verify(
     pacbayes verify runs/mine/certificate.json --full
     """
     started = time.monotonic()
-    from pacbayes.cli.kinds import is_classifier
     from pacbayes.verify import certificates_in
     from pacbayes.verify import verify as verified
 
+    certificate = best_of_scales(certificate)
     if relearn and is_classifier(certificate):
         raise ValueError(f"--relearn has no effect on {certificate}, a classifier; leave it out")
     paths = certificates_in(certificate)
