@@ -782,7 +782,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         EXAMPLES,
     ),
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
-    ("report/voting.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
+    ("report/training.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
     (
         "folders/preparation.py",
         "remarks += check_split(",

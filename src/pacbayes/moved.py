@@ -94,6 +94,7 @@ MOVED = {
     "paper.executors": "paper.sweep",
     "paper.variances": "paper.figures",
     "report.commands": "report.networks",
+    "report.voting": "report.training",
     "runs": "folders",
     "sklearn.carrying": "sklearn.packing",
     "sklearn.examples": "sklearn.parameters",

@@ -8,9 +8,9 @@ import pytest
 
 from pacbayes.certificates.certificate import read_certificate
 from pacbayes.choices import Predictor
-from pacbayes.report import answers, voting
-from pacbayes.report.answers import confusion, coverage, image_of, picture
-from pacbayes.report.voting import answers_of
+from pacbayes.report import answers, training
+from pacbayes.report.answers import Answers, confusion, coverage, image_of, picture
+from pacbayes.report.training import answers_of
 
 
 def brute_force(margins, wrong):
@@ -40,6 +40,14 @@ def test_a_long_curve_is_reduced_to_some_of_its_points():
     assert len(curve) <= 200
     assert {(c.answered, c.error) for c in curve} <= whole
     assert curve[-1].fraction == 1
+
+
+def test_where_a_vote_is_unanimous_nothing_is_doubtful():
+    shares = np.array([[1.0, 0.0], [0.6, 0.4], [0.0, 1.0], [0.4, 0.6]])
+    none = Answers("who", "test", "here", 0.0, (), ("a", "b"), "")
+    labels, numbers = np.array([0, 0, 1, 1]), np.arange(4)
+    found = none.with_confidence(shares, labels, np.zeros(4), numbers, "")
+    assert [d.number for d in found.doubtful] == [1, 3]
 
 
 def test_confusion_counts_labels_in_rows():
@@ -75,7 +83,7 @@ def test_an_example_of_a_sample_has_the_vote_that_it_has_among_all(uncertified, 
     by_number = {d.number: d for d in whole.doubtful}
     for d in whole.doubtful:
         assert d.features == tuple(data.x_train[d.number].tolist())
-    monkeypatch.setattr(voting, "_VOTED_ON", 50)
+    monkeypatch.setattr(training, "_VOTED_ON", 50)
     (sample,), _ = answers_of(uncertified, network, data)
     assert sample.where.startswith("50 training examples, drawn at random from the 120 ")
     assert all(by_number[d.number] == d for d in sample.doubtful)
@@ -87,7 +95,7 @@ def test_an_example_of_a_sample_has_the_vote_that_it_has_among_all(uncertified, 
 
 
 def test_a_test_set_is_voted_on_as_a_whole(made, contents, monkeypatch):
-    monkeypatch.setattr(voting, "_VOTED_ON", 5)
+    monkeypatch.setattr(training, "_VOTED_ON", 5)
     (vote,), _ = answers_of(made, made.load_network(), made.load_data(), Predictor.VOTE)
     assert vote.curve == contents.answers[-1].curve
 

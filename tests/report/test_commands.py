@@ -6,13 +6,17 @@ import shutil
 import sys
 
 import pytest
+import typer
 
 from pacbayes import cli
 from pacbayes.certificates.certificate import read_certificate
 from pacbayes.folders.folder import open_run
 from pacbayes.report import collect
-from pacbayes.report.networks import certify_command, train_command
+from pacbayes.report.networks import _option, certify_command, train_command
+from pacbayes.settings import OPTIONS as SETTINGS
+from pacbayes.settings import Settings
 
+TRAIN = typer.main.get_command(cli.app).commands["train"]
 pytestmark = pytest.mark.usefixtures("above")
 OPTIONS = [
     "--activation sign --widths 5,4 --unit-scale --epochs 2 --seed 7",
@@ -37,6 +41,20 @@ def call(monkeypatch, capsys):
         assert not ended.value.code, capsys.readouterr().err
 
     return run
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_is_spelled_as_train_takes_it(name):
+    value = Settings.model_fields[name].default
+    others = {bool: not value, int: 3, float: 0.25, tuple: (7, 5), type(None): 2}
+    for given in (value, others.get(type(value), value)):
+        if given is None:
+            continue
+        words = ["--dataset", "x", "--out", "y", *_option(name, given)]
+        context = TRAIN.make_context("train", words)
+        text = ",".join(map(str, given)) or "none" if isinstance(given, tuple) else str(given)
+        taken = context.params[name]
+        assert str(taken) == text or taken == given or not (taken or given)  # None leaves it off
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -44,6 +44,15 @@ def test_the_parts_of_a_vote_begin_with_twice_its_weighted_error(folder_of):
     assert first == pytest.approx(own, rel=1e-6)
 
 
+def test_a_vote_is_compared_with_a_hold_out_of_as_many_examples(folder_of):
+    c = pacbayes.load(folder_of("vote")).certificate_
+    held_out = 100 * clopper_pearson(round(c.risk * c.n), c.n, c.delta)
+    (shown,) = collect(folder_of("vote")).certificates
+    (mark,) = (m for m in shown.marks if m.text.startswith("held-out bound: "))
+    assert mark.value == pytest.approx(held_out, abs=1e-6)
+    assert any("n unseen examples" in row.label for row in shown.beside)
+
+
 @pytest.mark.parametrize("kind", ["mean", "costs"])
 def test_guessing_is_the_yardstick(kind, folder_of):
     e = pacbayes.load(folder_of(kind)).evidence_

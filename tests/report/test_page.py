@@ -17,7 +17,7 @@ from pacbayes.certificates.certificate import read_certificate
 from pacbayes.certificates.explanation import largest_class
 from pacbayes.files import load_tensors
 from pacbayes.paper.printed import RESULTS
-from pacbayes.report import collect, networks, report, voting
+from pacbayes.report import collect, networks, report, training
 from pacbayes.report import page as page_of
 from pacbayes.report.certificates import pieces
 from pacbayes.report.contents import portable
@@ -244,7 +244,7 @@ def test_without_a_test_set_training_examples_are_labelled_as_such(uncertified, 
 
 
 def test_a_sample_of_the_training_examples_is_named_as_one(uncertified, read, monkeypatch):
-    monkeypatch.setattr(voting, "_VOTED_ON", 30)
+    monkeypatch.setattr(training, "_VOTED_ON", 30)
     text = read(page_of(collect(uncertified.folder))).all("main")[0]["text"]
     sample = "30 training examples, drawn at random from the 120 in the bound set."
     assert f"so they are among {sample}" in text

@@ -1,11 +1,14 @@
 """Pictures are drawn, and show what they say."""
 
+import shutil
+
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
+import pacbayes
 from pacbayes.bounds.planning import Plan, Split
-from pacbayes.report import plots
+from pacbayes.report import collect, plot, plots
 
 METHODS = ["held-out", "small-kl", "catoni-fixed", "data-free"]
 
@@ -66,6 +69,39 @@ def test_the_picture_of_a_run_keeps_its_texts_apart(made, tmp_path, monkeypatch)
     assert right.x1 <= figure.bbox.x1
     for axes in figure.axes:
         assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
+
+
+@pytest.mark.parametrize(
+    ("kind", "panels"),
+    [("mean", 1), ("vote", 1), ("costs", 1), ("table-model", 1), ("store", 2)],
+)
+def test_every_bound_of_a_model_or_a_store_is_a_bar(kind, panels, folder_of, tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(plots, "_save", lambda figure, out: figures.append(figure))
+    plot(folder_of(kind), tmp_path / "bars.svg")
+    (figure,) = figures
+    assert len(figure.axes) == panels
+    lengths = [bar.get_width() for axes in figure.axes for bar in axes.patches]
+    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+    if kind == "store":
+        assert "paper: 21.7 %" in texts
+        return
+    (shown,), found = collect(folder_of(kind)).certificates, pacbayes.load(folder_of(kind))
+    assert shown.unit.times * found.certificate_.bound in lengths
+    assert any(text.endswith(f"≤ {found.certificate_.shown}") for text in texts)
+    assert len(texts) == {"mean": 4, "vote": 4}.get(kind, 1)
+
+
+def test_what_does_not_hold_is_not_drawn(folder_of, tmp_path):
+    shutil.copytree(folder_of("mean"), tmp_path / "model")
+    path = tmp_path / "model" / "certificate.json"
+    path.write_text(path.read_text().replace('"bound": 0.1', '"bound": 0.0'))
+    with pytest.raises(ValueError, match="does not hold; see pacbayes verify"):
+        plot(tmp_path / "model", tmp_path / "bars.svg")
+    path.unlink()
+    with pytest.raises(ValueError, match=r"has no bound to draw\. The certificate was withheld"):
+        plot(tmp_path / "model", tmp_path / "bars.svg")
+    assert not (tmp_path / "bars.svg").exists()
 
 
 def test_a_run_without_evaluations_has_no_picture(copied, tmp_path):

@@ -26,7 +26,7 @@ _PANELS = {  # commands and their purposes, so that the list of them imports non
         "verify": "Check certificates using only the files beside them.",
         "predict": "Predict labels with a trained run, by any of its predictors.",
         "report": "Write one HTML page about a run, a saved classifier or a sweep.",
-        "plot": "Plot a run's bound, risk and KL over its epochs.",
+        "plot": "Plot a run by epoch, or the bounds of a classifier or sweep.",
         "export": "Write a predictor as a file that runs without this library.",
     },
     "Bounds without a run": {

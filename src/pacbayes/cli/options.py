@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pacbayes.settings import Option
 
 __all__ = [
+    "AnyFolder",
     "AsJson",
     "DataFile",
     "OnDevice",
@@ -94,6 +95,14 @@ RunFolder = Annotated[
     Path,
     typer.Argument(
         metavar="RUN", help="A run folder written by train.", autocompletion=complete_runs
+    ),
+]
+AnyFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN|DIR",
+        help="A run folder, a saved classifier, or a folder of reproduce.",
+        autocompletion=complete_runs,
     ),
 ]
 DataFile = Annotated[

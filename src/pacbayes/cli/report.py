@@ -1,4 +1,4 @@
-"""Show what is in a folder: as a page, or its training as a picture."""
+"""Show what is in a folder: as a page or as a picture."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from pacbayes.cli.options import (
+    AnyFolder,
     DataFile,
-    RunFolder,
     TestFile,
     Threads,
     best_of_scales,
@@ -21,12 +21,7 @@ __all__ = ["plot", "report"]
 
 
 def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN|DIR", help="A run folder, a saved classifier, or a folder of reproduce."
-        ),
-    ],
+    folder: AnyFolder,
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write.  [default: report.html in DIR]")
     ] = None,
@@ -63,17 +58,19 @@ def report(
 
 
 def plot(
-    run: RunFolder,
+    folder: AnyFolder,
     out: Annotated[Path, typer.Option(help="Image file to write: .png, .svg or .pdf.")],
 ) -> None:
-    """Plot a run's bound, risk and KL over its epochs.
+    """Plot a run by epoch, or the bounds of a classifier or sweep.
+
+    Of a network's run: bound, risk and KL over its epochs. Of a classifier: every candidate's
+    error with its bound. Of a folder of reproduce: the bound of each column, and the paper's.
 
     pacbayes plot runs/mine --out picture.png
 
-    pacbayes plot runs/mine --out picture.pdf
+    pacbayes plot models/mine --out picture.pdf
     """
-    from pacbayes import folders
-    from pacbayes.report.plots import plot_history
+    from pacbayes.report import plot as draw
 
-    plot_history(folders.open_run(best_of_scales(run)), out)
+    draw(best_of_scales(folder), out)
     print(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pacbayes.files import CLASSIFIER, kind_of, write_atomically
 from pacbayes.report.answers import doubtful_section, errors_section
@@ -16,7 +17,10 @@ from pacbayes.report.contents import Contents, portable
 from pacbayes.report.markup import document
 from pacbayes.report.training import training_section, weights_section
 
-__all__ = ["collect", "page", "report"]
+if TYPE_CHECKING:
+    from pacbayes.paper.store import Store
+
+__all__ = ["collect", "page", "plot", "report"]
 
 _SECTIONS = (  # each says for which folders it speaks, and returns None for others
     certificates_section,
@@ -38,18 +42,37 @@ def report(
     Args:
         data, test_data: where the own data of a network's run are now, if they have moved.
     """
-    write_atomically(out, _page(folder, data, test_data).encode())
-
-
-def _page(folder: Path, data: Path | None, test_data: Path | None) -> str:
-    if not (folder / "run.json").is_file() and (folder / "runs").is_dir():
-        from pacbayes.paper.store import Store
+    if (store := _store(folder)) is not None:
         from pacbayes.report.sweeps import sweep_page
 
-        if (store := Store(folder)).configurations():
-            _refuse(data, test_data, f"{folder}, a store of runs")
-            return sweep_page(store, folder)
-    return page(collect(folder, data, test_data))
+        _refuse(data, test_data, f"{folder}, a store of runs")
+        text = sweep_page(store, folder)
+    else:
+        text = page(collect(folder, data, test_data))
+    write_atomically(out, text.encode())
+
+
+def plot(folder: Path, out: Path) -> None:
+    """Draw a network's training by epoch, or the bounds of a classifier or of a store of runs."""
+    from pacbayes.report import plots
+
+    plots.check_out(out)
+    if (store := _store(folder)) is not None:
+        from pacbayes.report.sweeps import find_sweeps
+
+        plots.plot_bars({s.name: s.marks for s in find_sweeps(store)}, out)
+    elif _kind(folder) == CLASSIFIER:
+        contents = collect(folder)
+        if not contents.certificates:
+            raise ValueError(f"{folder} has no bound to draw. {contents.uncertified.title}")
+        first = contents.certificates[0]
+        if not all(finding.holds for finding in first.findings):
+            raise ValueError(f"{folder}: its certificate does not hold; see pacbayes verify")
+        plots.plot_bars({contents.title: contents.bars}, out, first.unit.sign)
+    else:
+        from pacbayes.folders.folder import open_run
+
+        plots.plot_history(open_run(folder), out)
 
 
 def collect(folder: Path, data: Path | None = None, test_data: Path | None = None) -> Contents:
@@ -58,16 +81,7 @@ def collect(folder: Path, data: Path | None = None, test_data: Path | None = Non
     Args:
         data, test_data: as in `report`.
     """
-    try:
-        kind = kind_of(folder)
-    except ValueError as error:
-        if (folder / "run.json").is_file():
-            raise
-        raise ValueError(
-            f"{folder} is neither a run folder (it has no run.json) nor a store of runs (it has no "
-            "runs in a folder runs); give a folder made by pacbayes train or pacbayes reproduce"
-        ) from error
-    if kind == CLASSIFIER:
+    if _kind(folder) == CLASSIFIER:
         from pacbayes.report import models  # scikit-learn is for these alone
 
         _refuse(data, test_data, f"{folder}, a classifier")
@@ -76,6 +90,28 @@ def collect(folder: Path, data: Path | None = None, test_data: Path | None = Non
     from pacbayes.report import networks
 
     return networks.collect(open_run(folder), data, test_data)
+
+
+def _kind(folder: Path) -> str:
+    try:
+        return kind_of(folder)
+    except ValueError as error:
+        if (folder / "run.json").is_file():
+            raise
+        raise ValueError(
+            f"{folder} is neither a run folder (it has no run.json) nor a store of runs (it has no "
+            "runs in a folder runs); give a folder made by pacbayes train or pacbayes reproduce"
+        ) from error
+
+
+def _store(folder: Path) -> Store | None:
+    """Return the store of runs in a folder, if it is one."""
+    if (folder / "run.json").is_file() or not (folder / "runs").is_dir():
+        return None
+    from pacbayes.paper.store import Store
+
+    found = Store(folder)
+    return found if found.configurations() else None
 
 
 def _refuse(data: Path | None, test_data: Path | None, whom: str) -> None:

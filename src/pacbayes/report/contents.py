@@ -157,6 +157,18 @@ class Contents:
         return f"{self.data}, {self.predictor}"
 
     @property
+    def bars(self) -> tuple[Mark, ...]:
+        """What was measured of each candidate, with its bound; the certificate last if it is not
+        one candidate's.
+        """
+        found = () if self.candidates is None else self.candidates.marks
+        if any(mark.reach for mark in found) or not self.certificates:
+            return found
+        c, unit = self.certificates[0].certificate, self.certificates[0].unit
+        text = f"{self.predictor}: {unit.text(c.risk)}, ≤ {c.shown}"
+        return (*found, Mark("risk", unit.times * c.risk, text, unit.times * c.bound))
+
+    @property
     def place(self) -> str:
         """The folder as a word of a command."""
         return shlex.quote(str(portable(self.folder)))

@@ -34,9 +34,8 @@ from pacbayes.networks.predictors import log_ratios
 from pacbayes.report.answers import guess
 from pacbayes.report.charts import Mark
 from pacbayes.report.contents import Claims, Commands, Contents, Shown, Table, Unit, portable
-from pacbayes.report.training import layer_movements
-from pacbayes.report.voting import answers_of
-from pacbayes.settings import Settings
+from pacbayes.report.training import answers_of, layer_movements
+from pacbayes.settings import OPTIONS, Settings
 from pacbayes.training.blueprint import CODE
 from pacbayes.training.checkpoints import read_history
 from pacbayes.verify import Finding, verify
@@ -274,18 +273,6 @@ _ROWS: dict[type, Callable[..., Row]] = {
 }
 
 
-_SPELLING: dict[str, Callable[[Any], list[str]]] = {  # settings whose option is spelled differently
-    "batch_norm": lambda norm: ["--batch-norm" if norm else "--no-batch-norm"],
-    "lam": lambda value: ["--lambda", str(value)],
-    "learned_scale": lambda learned: ["--learned-scale" if learned else "--unit-scale"],
-    "padding": lambda padding: ["--padding" if padding else "--no-padding"],
-    "pooling": lambda side: ["--pooling", str(side or 0)],
-    "prior_scales": lambda scales: ["--prior-scale", ",".join(map(scale_text, scales))],
-    "repeats": lambda _: ["--repeats"],
-    "widths": lambda widths: ["--widths", ",".join(map(str, widths)) or "none"],
-}
-
-
 def train_command(record: RunRecord, folder: Path) -> str:
     """Return the `pacbayes train` command of a run, with only the options that are not defaults.
 
@@ -338,10 +325,10 @@ def _network_options(record: RunRecord) -> list[str]:
     usual = dict(Convolutions(**(usual | {"channels": architecture.channels})))
     words = ["--network", "conv"]
     for name in ("channels", "kernels", "strides"):
-        words += _option(name, ",".join(map(str, getattr(architecture, name))))
+        words += _option(name, getattr(architecture, name))
     for name in ("padding", "batch_norm", "pooling", "widths"):
         value = getattr(architecture, name)
-        words += _option(name, value) if value != usual[name] else []
+        words += _option(name, 0 if value is None else value) if value != usual[name] else []
     return words
 
 
@@ -350,8 +337,8 @@ def _changed(record: RunRecord) -> dict[str, object]:
     s = record.settings
     own, usual = dict(s), dict(_usual(record))
     changed = {name: value for name, value in own.items() if value != usual[name]}
-    if s.prior_scales:
-        changed.pop("prior_scale", None)  # it is one of them
+    if changed.pop("prior_scales", ()):
+        changed["prior_scale"] = tuple(map(scale_text, s.prior_scales))  # its own is one of them
     if record.network is not None:
         changed.pop("widths", None)  # of dense networks alone
     return {"protocol": s.protocol, "activation": s.activation} | changed
@@ -385,9 +372,14 @@ def _usual(record: RunRecord) -> Settings:
 
 
 def _option(name: str, value: object) -> list[str]:
-    if name in _SPELLING:
-        return _SPELLING[name](value)
-    return [f"--{name.replace('_', '-')}", str(value)]
+    """Return the option of a setting as `pacbayes train` spells it."""
+    flags = OPTIONS[name].flags if name in OPTIONS else ()
+    on, _, off = (flags[0] if flags else f"--{name.replace('_', '-')}").partition("/")
+    if isinstance(value, bool):
+        switch = on if value else off or f"--no-{on[2:]}"
+        return [switch] if value or off or name not in OPTIONS else []  # off where it is not given
+    text = ",".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
+    return [on, text]
 
 
 def _out(s: Settings, folder: Path) -> Path:

@@ -1,9 +1,9 @@
-"""Pictures: a training run by epoch, and the bounds by risk and KL."""
+"""Pictures: a training run by epoch, bounds as bars, and the theorems by risk and KL."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from pacbayes.choices import Predictor
 from pacbayes.extras import require
 from pacbayes.files import write_atomically
 from pacbayes.folders.folder import Run
+from pacbayes.report.charts import Mark
 from pacbayes.report.training import ByEpoch
 from pacbayes.training.checkpoints import read_history
 from pacbayes.training.loop import Evaluation
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from pacbayes.bounds.planning import Expected, Plan
 
-__all__ = ["plot_bounds", "plot_history", "plot_plan"]
+__all__ = ["check_out", "plot_bars", "plot_bounds", "plot_history", "plot_plan"]
 
 _COLOURS = ("#2a6ab3", "#b3402a", "#999999", "#c9a227", "#7a4fa3", "#3a7d44", "#c2679b", "#4d4d4d")
 _DASHED = "quadratic"  # it coincides with thiemann
@@ -42,7 +43,7 @@ def plot_history(run: Run, out: Path) -> None:
     require("plots", "a plot")
     from matplotlib.figure import Figure
 
-    _check(out)
+    check_out(out)
     history = _history(run)
     by_epoch, last = ByEpoch.of(history), history[-1]
     figure = Figure(figsize=(8, 3.6), layout=_layout())
@@ -96,12 +97,32 @@ def _curves(
     _plain(axes)
 
 
+def plot_bars(panels: Mapping[str, Sequence[Mark]], out: Path, unit: str = " %") -> None:
+    """Draw a panel of bars for each title, with what each bar says above it."""
+    require("plots", "a plot")
+    from matplotlib.figure import Figure
+
+    check_out(out)
+    heights = [max(1, len(marks)) for marks in panels.values()]
+    figure = Figure(figsize=(7, 0.6 * (sum(heights) + len(heights)) + 0.6), layout=_layout())
+    every = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for axes, (title, marks) in zip(every, panels.items(), strict=True):
+        for y, mark in enumerate(marks):
+            axes.barh(y, mark.reach, 0.3, color=_COLOURS[2])
+            axes.barh(y, mark.value, 0.3, color=_COLOURS[mark.class_ != "risk"])
+            axes.text(0, y - 0.2, mark.text, va="bottom")
+        axes.set(title=title, yticks=[], ylim=(len(marks) - 0.5, -0.7))
+        axes.xaxis.set_major_formatter("{x:g}" + unit)
+        _plain(axes)
+    _save(figure, out)
+
+
 def plot_bounds(n: int, delta: float, out: Path) -> None:
     """Draw every bound on the randomised classifier, by KL and by risk, and the smallest one."""
     require("plots", "a plot")
     from matplotlib.figure import Figure
 
-    _check(out)
+    check_out(out)
     small_kl(0.0, 0.0, n, delta)  # raises an error if n or δ is out of range
     figure = Figure(figsize=(12, 4), layout=_layout())
     left, middle, right = figure.subplots(1, 3)
@@ -124,7 +145,7 @@ def plot_plan(plan: Plan, sizes: Sequence[int], out: Path) -> None:
     require("plots", "a plot")
     from matplotlib.figure import Figure
 
-    _check(out)
+    check_out(out)
     least = max(20 / split.fraction for split in plan.splits)  # enough for every theorem
     low, high = max(min(sizes) / 5, least), min(max(5 * max(sizes), 10 * least), 1e8)
     found = [plan.expected(int(n)) for n in np.geomspace(low, high, 25)]
@@ -216,7 +237,8 @@ def _plain(axes: Axes) -> None:
     axes.grid(alpha=0.25)
 
 
-def _check(out: Path) -> None:
+def check_out(out: Path) -> None:
+    """Refuse a file that is not a picture."""
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"the picture must be a .png, .svg or .pdf file, got {out.name!r}")
 

@@ -88,12 +88,11 @@ def _losses(i: int, s: StoredSweep) -> Html:
     )
     text += f"No runs yet: {', '.join(absent)}." if absent else ""
     losses = _table("Losses and bounds, per cent", table1(s.lines))
-    return join(element("p", text), card(_bounds(i, s.lines), losses))
+    return join(element("p", text), card(_bounds(i, s.marks), losses))
 
 
-def _bounds(i: int, lines: Sequence[Line]) -> Html:
+def _bounds(i: int, marks: Sequence[Mark]) -> Html:
     """Draw a bar for each of our bounds, with the paper's below it."""
-    marks = [mark for line in lines for mark in _bound_marks(line)]
     if not marks:
         return Html()
     desc = "; ".join(m.text for m in marks)
@@ -199,6 +198,11 @@ class StoredSweep:
         """The data set, and the epochs if they are not the paper's."""
         epochs = self.sweep.epochs
         return self.sweep.dataset + ("" if epochs is None else f", {epochs} epochs")
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Our bound of each column, and the paper's."""
+        return tuple(mark for line in self.lines for mark in _bound_marks(line))
 
 
 def find_sweeps(store: Store) -> list[StoredSweep]:
