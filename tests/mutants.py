@@ -156,7 +156,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         "total",
         "tests/bounds/test_ledger.py",
     ),
-    ("certificates/certify.py", "* (1 + _ROUNDING)", "* (1 - _ROUNDING)", CERTIFICATE),
+    ("certificates/certify.py", "* (1 + ROUNDING)", "* (1 - ROUNDING)", CERTIFICATE),
     (
         "certificates/certify.py",
         "math.fsum(parts.values()) * (1",
@@ -172,8 +172,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("certificates/certify.py", "min(1.0, risk.mean + slack)", "risk.mean", CERTIFICATE),
     (
         "certificates/certify.py",
-        "slack = (_ROUNDING + grid[1])",
-        "slack = (_ROUNDING)",
+        "slack = (ROUNDING + grid[1])",
+        "slack = (ROUNDING)",
         CERTIFICATE,
     ),
     (

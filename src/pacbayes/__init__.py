@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pacbayes.bounds import catoni, kl_inverse, mcallester, small_kl
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.certificates.certify import certify
+    from pacbayes.certificates.kernel import certify_kernel
     from pacbayes.folders.opening import load
     from pacbayes.models.classifier import CertifiedClassifier
     from pacbayes.models.predictor import certify_predictor
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from pacbayes.networks.bodies import Dense, Deterministic, Sampled
     from pacbayes.networks.families.diagonal import Gaussian, GaussianConv2d, GaussianLinear
     from pacbayes.networks.frozen import frozen_features, frozen_sha256
+    from pacbayes.networks.kernel import KernelNetwork, KernelPrior
     from pacbayes.networks.network import Network, exact_aggregate
     from pacbayes.networks.posterior import kl
     from pacbayes.networks.risk import empirical_risk, majority_vote, predict_randomised
     from pacbayes.networks.stochastic import fold_batch_norm, stochastic
     from pacbayes.settings import Settings
     from pacbayes.sklearn import CertificateWarning, PACBayesClassifier
+    from pacbayes.training.kernel import KernelSettings, train_kernel
     from pacbayes.training.priors import learn_prior
     from pacbayes.training.trainer import Trainer, train
 
@@ -36,6 +39,7 @@ _HOMES = {
     "bounds": ("catoni", "kl_inverse", "mcallester", "small_kl"),
     "certificates.certificate": ("Certificate",),
     "certificates.certify": ("certify",),
+    "certificates.kernel": ("certify_kernel",),
     "models.classifier": ("CertifiedClassifier",),
     "folders.opening": ("load",),
     "models.predictor": ("certify_predictor",),
@@ -43,12 +47,14 @@ _HOMES = {
     "networks.frozen": ("frozen_features", "frozen_sha256"),
     "networks.families.diagonal": ("Gaussian", "GaussianConv2d", "GaussianLinear"),
     "networks.posterior": ("kl",),
+    "networks.kernel": ("KernelNetwork", "KernelPrior"),
     "networks.architecture": ("build_network", "dense_network"),
     "networks.network": ("Network", "exact_aggregate"),
     "networks.risk": ("empirical_risk", "majority_vote", "predict_randomised"),
     "networks.stochastic": ("fold_batch_norm", "stochastic"),
     "settings": ("Settings",),
     "sklearn": ("CertificateWarning", "PACBayesClassifier"),
+    "training.kernel": ("KernelSettings", "train_kernel"),
     "training.priors": ("learn_prior",),
     "training.trainer": ("Trainer", "train"),
 }
@@ -61,6 +67,9 @@ __all__ = [
     "Gaussian",
     "GaussianConv2d",
     "GaussianLinear",
+    "KernelNetwork",
+    "KernelPrior",
+    "KernelSettings",
     "Network",
     "PACBayesClassifier",
     "Sampled",
@@ -69,6 +78,7 @@ __all__ = [
     "build_network",
     "catoni",
     "certify",
+    "certify_kernel",
     "certify_predictor",
     "dense_network",
     "empirical_risk",
@@ -86,6 +96,7 @@ __all__ = [
     "small_kl",
     "stochastic",
     "train",
+    "train_kernel",
 ]
 
 keep_old_names()

@@ -50,6 +50,7 @@ from pacbayes.networks.risk import (
 from pacbayes.networks.stochastic import drawn_means
 
 __all__ = [
+    "ROUNDING",
     "SECONDS",
     "assumed",
     "beside",
@@ -57,13 +58,15 @@ __all__ = [
     "checked_copy",
     "for_seed",
     "guessed",
+    "ledger_of",
     "own_code",
+    "part_of",
     "planned_draws",
     "wanted_term",
 ]
 
 # Far above the float64 rounding of a forward pass and of sums, far below any printed digit.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 SECONDS = 150.0  # for the draws of a certificate, unless told otherwise
 _MOST = 10_000  # draws for each example
 _BLOCKS, _PILOT = 16, 4  # blocks of 64 examples, and draws of each, of the pilot
@@ -130,7 +133,7 @@ def certify(
     sampled = samples is not None and exact.body.freshness != "exact"
     best_of = [theorem for theorem in THEOREMS.values() if theorem.in_best_of]
     theorems = best_of if bound == BEST_OF else [THEOREMS[bound]]
-    ledger = _ledger(delta, theorems, priors, exact.prior_seed, sampled=sampled)
+    ledger = ledger_of(delta, theorems, priors, exact.prior_seed, sampled=sampled)
     key = draws_key(exact, x, y)
     if samples == "auto":
         shared = exact.body.freshness == "per-batch"
@@ -153,7 +156,7 @@ def certify(
             theorem.name,
             evidence,
             ledger,
-            _part(theorem, theorems),
+            part_of(theorem, theorems),
             keywords=guessed(theorem, guess),
             assumptions=assumed(exact, assumptions, repeats=repeats),
             provenance=provenance,
@@ -267,12 +270,12 @@ def _evidence(
     """Raise the measured risk to its upper confidence bound, roundings and quadrature included."""
     parts, grid = kl_by_part(network), quadrature.accuracy(network.outputs)
     risk = measured.of_pairs() if pairs else measured
-    slack = (_ROUNDING + grid[1]) * (2 if pairs else 1)  # the error of a product of two
+    slack = (ROUNDING + grid[1]) * (2 if pairs else 1)  # the error of a product of two
     mean = min(1.0, risk.mean + slack)
     return Evidence.sampled(
         risk,
         mean if monte_carlo is None else _upper(risk, mean, slack, monte_carlo, delta),
-        kl=math.fsum(parts.values()) * (1 + _ROUNDING),
+        kl=math.fsum(parts.values()) * (1 + ROUNDING),
         kl_by_part=parts,
         monte_carlo=monte_carlo,
         quadrature_step=grid[0],
@@ -288,7 +291,7 @@ def for_seed(delta: float, seed: int | None, spend: Callable[[float], Ledger]) -
     return spend(below(Fraction(delta) * seed_share(seed))).within(delta, "other seeds")
 
 
-def _ledger(
+def ledger_of(
     delta: float, theorems: list[Theorem], priors: int, seed: int | None, *, sampled: bool
 ) -> Ledger:
     """Half of δ for the sampled risk and half for the theorems, equally for every prior."""
@@ -296,13 +299,13 @@ def _ledger(
 
 
 def _halves(delta: float, theorems: list[Theorem], priors: int, *, sampled: bool) -> Ledger:
-    halves = [{_part(t, theorems): Fraction(1, len(theorems)) for t in theorems}]
+    halves = [{part_of(t, theorems): Fraction(1, len(theorems)) for t in theorems}]
     halves += [{"monte-carlo": Fraction(1)}] if sampled else []
     shares = {name: share / len(halves) for half in halves for name, share in half.items()}
     return Ledger.shared(delta, shares, priors)
 
 
-def _part(theorem: Theorem, theorems: list[Theorem]) -> str:
+def part_of(theorem: Theorem, theorems: list[Theorem]) -> str:
     return "pac-bayes" if len(theorems) == 1 else f"pac-bayes, {theorem.name}"
 
 
