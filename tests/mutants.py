@@ -43,6 +43,7 @@ READING = "tests/certificates/test_reading.py"
 COPIES = "tests/data/test_copies.py tests/data/test_splitting.py"
 CERTIFIED = f"tests/models tests/losses {READING} {COPIES} -k not(has_nothing)"
 SAVED = "tests/attacks/test_forged_classifiers.py tests/verify/test_classifiers.py"
+TOP = "tests/losses"
 FOREIGN = "tests/attacks/test_foreign_code.py"
 WAYS = "tests/test_ways_in.py"
 FRAMES = "tests/test_preprocessing_of_frames.py"
@@ -803,7 +804,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("models/claims.py", "delta * share / len(claims)", "delta * share", CERTIFIED),
     ("models/claims.py", "delta * share / len", "delta / len", CERTIFIED),
     ("models/claims.py", "self.y == label", "predicted == label", CERTIFIED),
-    ("models/claims.py", "~answers, np.float64", "answers, np.float64", CERTIFIED),
+    ("losses/bounded.py", "answered, y: ~answered", "answered, y: answered", CERTIFIED),
     ("models/claims.py", "binary=binary and self.groups is None", "binary=binary", CERTIFIED),
     ("data/splitting.py", "np.flatnonzero(~held)", "np.arange(n)", CERTIFIED),
     (
@@ -821,6 +822,11 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("losses/bounded.py", "round(total) / n", "max(0, round(total) - 1) / n", CERTIFIED),
     ("certificates/certificate.py", "ledger[part])\n", "ledger.total)\n", CERTIFIED),
     ("losses/bounded.py", "* (1 + _SUM_ERROR)", "", CERTIFIED),
+    ("losses/bounded.py", "(best != y[:, None]).all(", "(best != y[:, None]).any(", CERTIFIED),
+    ("losses/bounded.py", "if not 2 <= (k :=", "if not 1 <= (k :=", CERTIFIED),
+    ("verify/classifiers.py", "several.T).any(0)", "several.T).all(0)", TOP),
+    ("verify/classifiers.py", "if run.labels == 1 else (m, size, run.labels)", "", TOP),
+    ("models/candidates.py", "np.argsort(-p, axis=1", "np.argsort(p, axis=1", CERTIFIED),
     (
         "losses/bounded.py",
         "zip(y.tolist(), answers.tolist()",
@@ -974,7 +980,12 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("paper/store.py", "(found.st_mtime_ns, found.st_size, found.st_ino)", "(0,)", ARCHIVE),
     ("paper/store.py", "own and run.settled and", "own and", ARCHIVE),
     ("report/models.py", "at(c.delta * share), own", "at(c.delta), own", "tests/report"),
-    ("report/answers.py", "np.argmin(means)", "np.argmax(means)", "tests/report"),
+    (
+        "report/answers.py",
+        "np.argsort(alone, kind",
+        "np.argsort(np.negative(alone), kind",
+        "tests/report",
+    ),
     ("report/contents.py", "there.relative_to(here) if", "there if", "tests/report"),
     ("report/networks.py", "checked.sort(", "sorted(checked, ", "tests/report"),
     # no inverse is trusted

@@ -113,7 +113,6 @@ OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code
     "models/candidates.py: self.predict_proba": "of a mean or vote, whose members get copies",
     "models/classifier.py: self.predict_proba": "of a CertifiedClassifier",
     "data/preprocessing.py: self.one_hot_": "scikit-learn's encoder, of a table made for it",
-    "folders/models.py: model.predict": "of a CertifiedClassifier",
     "folders/fitting.py: classifier": "a CertifiedClassifier",
     "data/opening.py: fit": "a variable",
     "export/comparison.py: predict": "of a run of ours, whose networks give copies",

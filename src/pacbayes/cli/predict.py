@@ -126,6 +126,8 @@ def _show(
         _write(json.dumps(asdict(prediction)) + "\n", out)
         return
     columns = {"label": [harmless(label) for label in prediction.labels]}
+    for place, others in enumerate([*zip(*prediction.best or (), strict=True)][1:], 2):
+        columns[f"label {place}"] = [*map(harmless, others)]
     if values:
         columns[column] = [str(v).lower() if isinstance(v, bool) else f"{v:.6f}" for v in values]
     buffer = io.StringIO()
@@ -136,7 +138,8 @@ def _show(
     remark(f"{len(prediction.labels)} predictions by {predictor}")
     if prediction.error is not None:
         whom = "rows that it answers" if column == "answered" and values else "labels given"
-        remark(f"error on the {whom}: {percent(prediction.error)}")
+        noun = f"top-{len(prediction.best[0])} error" if prediction.best else "error"
+        remark(f"{noun} on the {whom}: {percent(prediction.error)}")
     if out is not None:
         remark(f"written to {out}")
 

@@ -65,7 +65,7 @@ _CONVOLUTIONS: dict[str, tuple[Any, Option]] = {
 _SETTINGS = {name: (Settings.model_fields[name].annotation, OPTIONS[name]) for name in OPTIONS}
 _OF_MODELS = {name for name, option in OPTIONS.items() if option.models}
 _OF_DATA = {"dataset", "test_data", "label", "drop", "categorical", "group", "deduplicate"}
-_USEFUL = {"out", "model", "per_class", "cost", "target_error", "quiet", "as_json"}
+_USEFUL = {"out", "model", "per_class", "cost", "loss", "target_error", "quiet", "as_json"}
 _USEFUL |= _OF_DATA | _OF_MODELS  # with models other than networks
 
 
@@ -122,6 +122,10 @@ def train(
         list[str] | None,
         _model(metavar="CLASS=COST", help="Cost of an error on a class, instead of 1."),
     ] = None,
+    loss: Annotated[
+        str | None,
+        _model(metavar="error|top-K", help="Certify how often the label is not among the K best."),
+    ] = None,
     target_error: Annotated[
         float | None,
         _model(help="Leave doubtful examples unanswered, so that others err at most so often."),
@@ -167,10 +171,11 @@ def train(
         refuse_idle(context, f"--model {model}", useful=_USEFUL)
         own = given({name: chosen[name] for name in _OF_MODELS})
         own |= {"per_class": per_class, "costs": cost or (), "target_error": target_error}
+        own |= {"loss": loss or "error"}
         fitted = _fit(model, out, dataset, test_data, columns, own)
         _show_model(fitted, out, started, quiet=quiet, as_json=as_json)
         return
-    _check_no_model(per_class=per_class, cost=cost, target_error=target_error)
+    _check_no_model(per_class=per_class, cost=cost, loss=loss, target_error=target_error)
     from pacbayes.data import DataSource
 
     source = DataSource(dataset, folder=_text(data_folder), test=_text(test_data), **columns)
@@ -212,13 +217,15 @@ def train(
     _show(trained, None if already else started, as_json=as_json)
 
 
-def _check_no_model(*, per_class: bool, cost: list[str] | None, target_error: float | None) -> None:
+def _check_no_model(*, per_class: bool, **wanted: list[str] | str | float | None) -> None:
     """Refuse the options of models other than networks."""
     if per_class:
         raise ValueError("--per-class is for other models; use pacbayes certify --per-class later")
-    for option, value in (("--cost", cost), ("--target-error", target_error)):
+    for name, value in wanted.items():
         if value is not None:
-            raise ValueError(f"{option} needs --model boosting, forest, linear or best")
+            raise ValueError(
+                f"--{name.replace('_', '-')} needs --model boosting, forest, linear or best"
+            )
 
 
 def _text(path: Path | None) -> str | None:
@@ -388,7 +395,8 @@ def _show_model(
     for note in fitted.remarks:
         print(f"Note: {note}.")
     if fitted.test_error is not None:
-        print(f"Test error: {percent(fitted.test_error)} of {fitted.test_size} examples.")
+        noun = "error" if model.loss == "error" else f"{model.loss} error"
+        print(f"Test {noun}: {percent(fitted.test_error)} of {fitted.test_size} examples.")
     print(f"Written to {out}")
     remark(f"Took {took(started)}. Next: {command('verify', out)}", quiet=quiet)
 

@@ -114,7 +114,9 @@ def save_classifier(
         tensors = {k: torch.from_numpy(v.copy()) for k, v in model.evidence_.tensors().items()}
         save_tensors(building / EVIDENCE, tensors)
         files = {path.name: file_sha256(path) for path in sorted(building.iterdir())}
-        save_json(building / RUN, _record(model, files, source).model_dump(mode="json"))
+        usual = {"loss"} if model.loss == "error" else set()  # earlier versions know no other
+        record = _record(model, files, source).model_dump(mode="json", exclude=usual)
+        save_json(building / RUN, record)
         if model.certificate_ is not None:
             issue(
                 building,
@@ -159,6 +161,7 @@ def _record(
         shares=e.shares,
         claims=e.claims,
         costs=costs,
+        loss=model.loss,
         repeats=model.repeats,
         deduplicated=e.kept is not None,
         mean=e.mean,
@@ -337,7 +340,7 @@ def _bound_set(record: ClassifierRecord, e: Evidence, ledger: Any) -> tuple[Boun
     names = np.array([*record.classes, None], object)
     own = np.setdiff1d(np.arange(record.n) if e.kept is None else e.kept, e.rows)
     groups = None if e.groups is None else e.groups[e.rows]
-    loss = loss_of(names[:-1], record.costs)
+    loss = loss_of(names[:-1], record.costs, record.loss)
     split = Split(own, e.rows, record.seed)
     y, several = names[e.labels[e.rows]], len(record.claims) > 1
     return BoundSet(y, groups, loss, ledger, split, record.assumptions, several), names
@@ -408,10 +411,12 @@ def predict_file(folder: Path, data: str, label: str | None = None) -> Predictio
     if found is not None and (unknown := set(found) - set(record.classes)):
         classes = ", ".join(record.classes)
         raise DataError(f"{data}: label {min(unknown)!r} is not among {classes}")
-    labels = [str(answer) for answer in model.predict(x)]
+    best = [[str(label) for label in answer] for answer in model.top(x)]
     answered = None if model.target_error is None else [bool(a) for a in model.answers(x)]
     said = model.certificate_.predictor if model.certificate_ else model.chosen_
-    return Prediction(said, labels, None, _error(labels, found, answered), answered)
+    several = best if record.loss != "error" else None
+    error = _error(best, found, answered)
+    return Prediction(said, [answer[0] for answer in best], None, error, answered, several)
 
 
 def _examples(
@@ -427,9 +432,11 @@ def _examples(
     return record.layout.read(Path(data), label)
 
 
-def _error(labels: list[str], found: list[str] | None, answered: list[bool] | None) -> float | None:
+def _error(
+    best: list[list[str]], found: list[str] | None, answered: list[bool] | None
+) -> float | None:
     if found is None:
         return None
-    counted = [a != b for i, (a, b) in enumerate(zip(labels, found, strict=True))
+    counted = [b not in a for i, (a, b) in enumerate(zip(best, found, strict=True))
                if answered is None or answered[i]]  # fmt: skip
     return sum(counted) / len(counted) if counted else None

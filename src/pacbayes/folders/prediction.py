@@ -75,6 +75,8 @@ class Prediction:
         votes: F̂(x) ∈ [−1, 1] of a majority vote, or the winner's share of more than two classes.
         error: among the answered rows.
         answered: whether each label is meant as an answer, if the predictor may abstain.
+        best: the likeliest labels of each row, the likeliest first, if the certificate counts
+            whether the right one is among them.
     """
 
     predictor: str
@@ -82,6 +84,7 @@ class Prediction:
     votes: list[float] | None
     error: float | None
     answered: list[bool] | None = None
+    best: list[list[str]] | None = None
 
 
 def test_errors(run: Run, network: Network, data: Dataset) -> TestErrors | None:

@@ -141,6 +141,7 @@ class ClassifierRecord(_Manifest):
         shares: each candidate's share of δ.
         claims: what is claimed of each candidate.
         costs: the cost of answering the class in column j to one in row i, if errors are not equal.
+        loss: the loss without costs: error, or top-K.
         repeats, deduplicated: whether copies were declared natural, or removed.
         mean: weights of candidates in their mean; 1 where there is none.
         x_sha256: hash of the features of all examples.
@@ -160,6 +161,7 @@ class ClassifierRecord(_Manifest):
     shares: dict[str, float]
     claims: tuple[str, ...]
     costs: tuple[tuple[float, ...], ...] | None = None
+    loss: str = "error"
     repeats: bool
     deduplicated: bool = False
     mean: dict[str, float] = {}

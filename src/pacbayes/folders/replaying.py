@@ -19,8 +19,9 @@ from pacbayes.data.values import features_sha256
 from pacbayes.folders.models import load_classifier
 from pacbayes.folders.record import EVIDENCE, RUN, ClassifierRecord, read_record
 from pacbayes.folders.storing import load_copy
+from pacbayes.losses.bounded import loss_of
 from pacbayes.models.asking import check_answers
-from pacbayes.models.candidates import answer
+from pacbayes.models.candidates import ranked
 from pacbayes.models.claims import places
 from pacbayes.verify.classifiers import recount
 from pacbayes.verify.findings import REPLAYED, Finding, word
@@ -59,7 +60,8 @@ def replay(path: Path, data: Path | None = None, trusted: Sequence[str] = ()) ->
     yield _sample(X, evidence, record)
     model = load_classifier(folder, trusted)
     there = _safe_indexing(X, evidence["rows"])
-    predicted = {name: answer(m, there) for name, m in model.candidates_.items()}
+    k = loss_of(model.classes_, record.costs, record.loss).labels
+    predicted = {n: ranked(m, there, model.classes_, k) for n, m in model.candidates_.items()}
     found = [places(labels, model.classes_) for labels in predicted.values()]
     again = {"predictions": np.stack(found)}
     again |= {"answers": model.answers(there)} if "answers" in evidence else {}

@@ -5,6 +5,7 @@ To add a loss of answers, write one instance of `Loss` here, and name it in `los
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 __all__ = [
     "ERROR",
     "LOSSES",
-    "UNANSWERED",
+    "UNANSWERED_SHARE",
     "Loss",
     "LossName",
     "OutputLoss",
@@ -23,6 +24,7 @@ __all__ = [
     "loss_of",
     "mean_upper",
     "of_units",
+    "top",
     "units_of",
 ]
 
@@ -41,12 +43,15 @@ class Loss:
         scale: the largest loss.
         binary: whether each loss is 0 or the largest for every possible answer, so that losses can
             be counted.
+        labels: how many labels an answer has. Answers are (n,) labels, or (n, labels), the
+            likeliest first.
     """
 
     noun: str
     of: Callable[[Array, Array], Array]
     scale: float = 1.0
     binary: bool = True
+    labels: int = 1
 
     def __call__(self, answers: Array, y: Array) -> Array:
         """Return the loss of each answer divided by the scale, (n,)."""
@@ -54,12 +59,35 @@ class Loss:
 
 
 ERROR = Loss("error", lambda answers, y: answers != y)
-UNANSWERED = Loss("share of unanswered examples", lambda answered, y: ~answered)
+UNANSWERED_SHARE = Loss("share of unanswered examples", lambda answered, y: ~answered)
 
 
-def loss_of(classes: Array, costs: Any = None) -> Loss:
-    """Return the loss that a classifier is certified for: its error, or the cost of its answers."""
-    return ERROR if costs is None else cost_of(classes, costs)
+def top(k: int) -> Loss:
+    """Return the loss that is 1 where the label is not among the k labels of an answer."""
+    return Loss(f"top-{k} error", lambda best, y: (best != y[:, None]).all(axis=1), labels=k)
+
+
+def loss_of(classes: Array, costs: Any = None, name: str = "error") -> Loss:
+    """Return the loss that a classifier is certified for, by its name or its costs.
+
+    Args:
+        classes: all labels, in the order of the costs.
+        costs: as for `cost_of`; None for another loss.
+        name: error, or top-K such as top-3.
+    """
+    if costs is not None:
+        if name != "error":
+            raise ValueError(f"give either costs or loss, not both; got loss {name!r}")
+        return cost_of(classes, costs)
+    if name == "error":
+        return ERROR
+    if not (found := re.fullmatch(r"top-([1-9]\d*)", str(name))):
+        raise ValueError(f"loss must be error or top-K, such as top-3, got {name!r}")
+    if not 2 <= (k := int(found[1])) < len(classes):
+        most = len(classes) - 1
+        said = f"2 to {most}" if most > 1 else "for more than two classes; use error"
+        raise ValueError(f"the loss top-K of {len(classes)} classes is {said}, got {name!r}")
+    return top(k)
 
 
 def cost_of(classes: Array, costs: Any) -> Loss:

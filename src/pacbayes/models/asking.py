@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from pacbayes.data.foreign import apart, ask, attributes_of, references
 from pacbayes.data.preprocessing import fitted_before, is_searched, refuse_hidden_callers
 from pacbayes.data.sample import FittedError, NoSampleError
-from pacbayes.models.candidates import WeightedVote, answer
+from pacbayes.models.candidates import WeightedVote, ranked
 
 __all__ = ["Modules", "check_answers", "check_batches", "check_in_place", "check_origin"]
 
@@ -63,15 +63,16 @@ def check_answers(
         answers: which examples were answered, if some may not be.
     """
     modules = {f"candidate {name!r}": Modules(m) for name, m in model.candidates_.items()}
+    k = next(iter(predicted.values()))[:1].size  # labels of an answer
     for name, labels in predicted.items():
         if model.candidates_[name] is not model.estimator_:
-            asked = partial(answer, model.candidates_[name])
+            asked = partial(ranked, model.candidates_[name], classes=model.classes_, k=k)
             check_halves(asked, there, labels, f"candidate {name!r}")
     if isinstance(vote := model.estimator_, WeightedVote):
         who, counted = "the vote", vote.of(list(predicted.values()))
     else:
         who, counted = f"candidate {model.chosen_!r}", predicted[model.chosen_]
-    check_batches(model.predict, there, counted, who)
+    check_batches(model.predict if k == 1 else model.top, there, counted, who)
     if answers is not None:
         check_batches(model.answers, there, answers, who)
     for who, found in modules.items():
@@ -134,7 +135,7 @@ def _changed(found: Array, recorded: Array) -> int:
     """Return how many answers differ; all of them if there are not as many."""
     if np.shape(found) != np.shape(recorded):
         return len(recorded)
-    return int(np.count_nonzero(found != recorded))
+    return int((found != recorded).reshape(len(recorded), -1).any(axis=1).sum())
 
 
 class Modules:

@@ -40,10 +40,12 @@ __all__ = [
     "answer",
     "best_vote",
     "default_candidates",
+    "likeliest",
     "mean_of",
     "mean_weights",
     "named",
     "probabilities",
+    "ranked",
     "shares",
     "vote_of",
 ]
@@ -203,6 +205,17 @@ def probabilities(model: Any, X: Any, classes: Array) -> Array:
     full = np.zeros((len(p), len(classes)))
     full[:, np.searchsorted(classes, model.classes_)] = p
     return full
+
+
+def ranked(model: Any, X: Any, classes: Array, k: int) -> Array:
+    """Return a classifier's answers of k labels: `predict`, (n,), or the likeliest, (n, k)."""
+    return answer(model, X) if k == 1 else likeliest(probabilities(model, X, classes), classes, k)
+
+
+def likeliest(p: Array, classes: Array, k: int) -> Array:
+    """Return the k classes with the largest probabilities, (n, k), the first of equals first."""
+    best: Array = classes[np.argsort(-p, axis=1, kind="stable")[:, :k]]
+    return best
 
 
 def answer(model: Any, X: Any, method: str = "predict") -> Array:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate
@@ -29,8 +30,10 @@ from pacbayes.models.candidates import (
     WeightedVote,
     answer,
     best_vote,
+    likeliest,
     mean_of,
     probabilities,
+    ranked,
     shares,
 )
 from pacbayes.models.claims import (
@@ -151,6 +154,8 @@ def choose(contest: Contest) -> Chosen:
         raise ValueError(f"choose must be one of {', '.join(get_args(Choice))}, got {how!r}")
     if len(np.unique(contest.y[contest.split.own])) < 2:
         raise ValueError("the examples outside the bound set are all of one class; need more data")
+    if contest.loss.labels > 1 and contest.settings["target_error"] is not None:
+        raise ValueError("target_error is about the error of one label; leave loss out")
     if how == "vote":
         return _remarked(contest, _vote(contest))
     candidates = contest.candidates
@@ -186,7 +191,7 @@ def _best(contest: Contest, fitted: dict[str, Any]) -> Chosen:
     ledger = share_out(contest.settings["delta"], names, parts, claims)
     several = len(claims) > 1
     there = BoundSet(y, groups, contest.loss, ledger, contest.split, contest.assumed, several)
-    predicted = {name: labels_of(answer(model, X), len(y)) for name, model in fitted.items()}
+    predicted = {name: _answers(contest, name, model, X) for name, model in fitted.items()}
     issued = {name: there.overall(name, labels) for name, labels in predicted.items()}
     best = min(names, key=lambda name: issued[name].bound)
     spent = dict(zip(names, parts, strict=True))
@@ -210,8 +215,8 @@ def _best(contest: Contest, fitted: dict[str, Any]) -> Chosen:
 
 def _vote(contest: Contest) -> Chosen:
     """Certify the weighted vote with the smallest bound, by either theorem at δ/2."""
-    for name in ("per_class", "costs", "target_error"):
-        if contest.settings[name] not in (None, False):
+    for name in ("per_class", "costs", "target_error", "loss"):
+        if contest.settings[name] not in (None, False, "error"):
             raise ValueError(f"choose='vote' certifies the error alone; leave {name} out")
     fitted = fit_candidates(contest, contest.candidates)
     X, y, groups = contest.part(contest.split.bound)
@@ -235,6 +240,17 @@ def _vote(contest: Contest) -> Chosen:
         claims=(OVERALL,),
         weights=dict(zip(fitted, best.weights.tolist(), strict=True)),
     )
+
+
+def _answers(contest: Contest, name: str, model: Any, X: Any) -> Array:
+    """Return a candidate's answers, with as many labels as its loss looks at."""
+    k = contest.loss.labels
+    if k > 1 and not hasattr(model, "predict_proba"):
+        raise ValueError(
+            f"candidate {name!r} has no predict_proba, by which its {k} likeliest labels are "
+            "found; leave it out, or use loss='error'"
+        )
+    return labels_of(ranked(model, X, contest.classes, k), _num_samples(X), k)
 
 
 def _claims(contest: Contest) -> list[str]:
@@ -283,7 +299,12 @@ def threshold_for(confidence: Array, wrong: Array, target: float) -> float:
 
 def _cross_validated_loss(contest: Contest, name: str) -> float:
     _, y, groups = contest.part(contest.split.own)
-    losses = contest.loss(_cross_validated(contest, name, "predict"), y)
+    if (k := contest.loss.labels) > 1:
+        p = _cross_validated(contest, name, "predict_proba")
+        answers = likeliest(p, np.unique(y), k)
+    else:
+        answers = _cross_validated(contest, name, "predict")
+    losses = contest.loss(answers, y)
     return float(of_units(losses, groups).mean())
 
 

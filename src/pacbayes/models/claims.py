@@ -15,7 +15,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, certify_losses
 from pacbayes.data.layout import Layout
 from pacbayes.data.splitting import Fraction, Split
-from pacbayes.losses.bounded import Loss, of_units
+from pacbayes.losses.bounded import ERROR, UNANSWERED_SHARE, Loss, of_units
 from pacbayes.models.candidates import vote_of
 
 __all__ = [
@@ -100,17 +100,19 @@ class BoundSet:
 
     def on_class(self, name: str, predicted: Array, label: Any) -> Certificate:
         """Certify the error of a candidate on examples of one class."""
-        losses, claim = self._errors(predicted), class_claim(label)
-        return self._issue(losses, name, claim, self.y == label, subset=claim)
+        losses, claim = self.error(predicted, self.y), class_claim(label)
+        said: dict[str, Any] = {"subset": claim, "noun": self.error.noun}
+        return self._issue(losses, name, claim, self.y == label, **said)
 
     def answered(self, name: str, predicted: Array, answers: Array) -> Certificate:
         """Certify the error of a candidate on the examples that it answers."""
-        return self._issue(self._errors(predicted), name, ANSWERED, answers, subset=ANSWERED)
+        losses = self.error(predicted, self.y)
+        return self._issue(losses, name, ANSWERED, answers, subset=ANSWERED)
 
     def unanswered(self, name: str, answers: Array) -> Certificate:
         """Certify the fraction of examples that are left unanswered."""
-        losses = np.asarray(~answers, np.float64)
-        return self._issue(losses, name, UNANSWERED, noun="share of unanswered examples")
+        loss = UNANSWERED_SHARE
+        return self._issue(loss(answers, self.y), name, UNANSWERED, noun=loss.noun)
 
     def votes(
         self, wrong: Array, prior: Sequence[float], weights: Array, labels: Array
@@ -121,7 +123,7 @@ class BoundSet:
             wrong, prior: as for `vote_of`.
             labels: what the vote answers.
         """
-        losses, issued = of_units(self._errors(labels), self.groups), {}
+        losses, issued = of_units(self.error(labels, self.y), self.groups), {}
         for theorem in VOTES:
             vote = vote_of(wrong, self.groups, prior, self.ledger[theorem], theorem)(weights)
             issued[theorem] = certify_losses(
@@ -137,8 +139,10 @@ class BoundSet:
             )
         return issued
 
-    def _errors(self, predicted: Array) -> Array:
-        return np.asarray(predicted != self.y, np.float64)
+    @property
+    def error(self) -> Loss:
+        """What is counted on a class or on answered examples, which have no costs."""
+        return self.loss if self.loss.labels > 1 else ERROR
 
     def _issue(
         self,
@@ -176,8 +180,8 @@ class Counted:
         rows: indices of the bound set, sorted.
         labels: index of each example's class, (n,), of all examples.
         groups: index of each example's group, (n,), of all examples; None without groups.
-        predictions: the class that each candidate predicts on the bound set, by name; −1 for an
-            answer that is no class.
+        predictions: the class that each candidate predicts on the bound set, by name, or its
+            likeliest classes, (n, k); −1 for an answer that is no class.
         shares: each candidate's share of δ, by name.
         claims: names of the claims about each candidate, which divide its share equally.
         answers: whether each example of the bound set is answered; None without abstention.
@@ -220,4 +224,5 @@ Evidence = Counted  # its former name
 def places(labels: Array, classes: Array) -> Array:
     """Return the index of each label among the classes, −1 for those that are no class."""
     index = {label: i for i, label in enumerate(classes.tolist())}
-    return np.array([index.get(label, -1) for label in labels.tolist()], np.int64)
+    found = np.array([index.get(label, -1) for label in labels.ravel().tolist()], np.int64)
+    return found.reshape(labels.shape)

@@ -27,7 +27,7 @@ from pacbayes.data.sample import NoSampleError, check_examples, first_of_each
 from pacbayes.data.splitting import Fraction, split_off
 from pacbayes.losses.bounded import loss_of
 from pacbayes.models.asking import check_answers, check_origin
-from pacbayes.models.candidates import answer, mean_weights, named, probabilities
+from pacbayes.models.candidates import answer, mean_weights, named, probabilities, ranked
 from pacbayes.models.choosing import Choice, Chosen, Contest, choose, evidence_of
 from pacbayes.sklearn.parameters import forget
 
@@ -73,6 +73,9 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         per_class: also certify the error on each class; δ is shared with these certificates.
         costs: (k, k), the cost of answering class j to an example of class i, in the order of
             `classes_`. The certificate is then about the mean cost.
+        loss: what is certified: `error`, or `top-3` and the like, where an answer is the three
+            likeliest labels (`top`) and errs if the label is not among them. Candidates then need
+            `predict_proba`.
         target_error: abstain where confidence is low, so that the cross-validated error among the
             answered examples is at most this; `answers` tells which are answered.
         delta: probability with which any of the certificates may fail.
@@ -117,6 +120,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         bound_fraction: Fraction = "auto",
         per_class: bool = False,
         costs: Any = None,
+        loss: str = "error",
         target_error: float | None = None,
         delta: float = 0.05,
         repeats: bool = False,
@@ -133,6 +137,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         self.bound_fraction = bound_fraction
         self.per_class = per_class
         self.costs = costs
+        self.loss = loss
         self.target_error = target_error
         self.delta = delta
         self.repeats = repeats
@@ -174,7 +179,7 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
             split=split_off(len(y), self.bound_fraction, seed, members, kept),
             candidates=named(self.estimator, self.candidates, seed),
             weights=mean_weights(len(y)) if defaults else {},
-            loss=loss_of(self.classes_, self.costs),
+            loss=loss_of(self.classes_, self.costs, self.loss),
             settings=self.get_params(deep=False),
             quiet=(CertificateWarning, *((ConvergenceWarning,) if defaults else ())),
         )
@@ -202,6 +207,14 @@ class CertifiedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Return the chosen classifier's scores."""
         rows = self._rows(X)
         return answer(self.estimator_, rows, "decision_function")
+
+    def top(self, X: Any) -> Array:
+        """Return the labels that the certificate counts, the likeliest first, (n, k).
+
+        They are the K likeliest with the loss top-K, and those of `predict` otherwise.
+        """
+        rows, k = self._rows(X), loss_of(self.classes_, self.costs, self.loss).labels
+        return ranked(self.estimator_, rows, self.classes_, k).reshape(-1, k)
 
     def answers(self, X: Any) -> Array:
         """Return whether each example is answered: its confidence reaches `threshold_`."""

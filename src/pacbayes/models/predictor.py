@@ -31,6 +31,7 @@ def certify_predictor(
     groups: Any = None,
     classes: Any = None,
     costs: Any = None,
+    loss: str = "error",
     repeats: bool = False,
 ) -> Certificate:
     """Certify a predictor on examples that it never saw.
@@ -49,6 +50,8 @@ def certify_predictor(
             counts groups, and the certificate is about the mean error within a new group.
         classes, costs: all labels, and the cost of answering the class in column j to an example of
             the class in row i; errors by default.
+        loss: error, or top-3 and the like for predictors that return the three likeliest labels of
+            each example, (n, 3); `classes` then has all labels, if y has not.
         repeats: declares that examples naturally occur more than once.
 
     >>> import numpy as np
@@ -62,34 +65,35 @@ before the bound set was seen
         raise ValueError(f"need one label for each example, got {len(y)} for {_num_samples(x)}")
     if costs is not None and classes is None:
         raise ValueError("costs need classes=, the labels of their rows and columns in order")
-    loss = loss_of(np.asarray(classes if classes is not None else np.unique(y)), costs)
+    counted = loss_of(np.asarray(classes if classes is not None else np.unique(y)), costs, loss)
     members = None if groups is None else apart(column_or_1d(groups))
-    predicted = _answers(predict, x, y, members, repeats=repeats)
+    predicted = _answers(predict, x, y, members, counted.labels, repeats=repeats)
     group = None if members is None else ""
     return certify_losses(
-        of_units(loss(predicted, y), members),
+        of_units(counted(predicted, y), members),
         Ledger.equal(delta, "held-out"),
         "held-out",
-        binary=loss.binary and members is None,
-        scale=loss.scale,
+        binary=counted.binary and members is None,
+        scale=counted.scale,
         predictor="a predictor fixed before the bound set was seen",
-        noun=loss.noun,
+        noun=counted.noun,
         assumptions=Assumptions(repeats=repeats, group=group, covers="predictor"),
     )
 
 
-def labels_of(answers: Any, n: int) -> Array:
-    """Return answers as labels, of which there must be one for each of n examples."""
+def labels_of(answers: Any, n: int, k: int = 1) -> Array:
+    """Return answers as labels, of which there must be one, or k, for each of n examples."""
     labels = np.asarray(answers)
-    if labels.shape != (n,):
+    if labels.shape != ((n,) if k == 1 else (n, k)):
+        number = "one label" if k == 1 else f"{k} labels"
         raise ValueError(
-            f"predict must return one label for each of {n} examples, got shape {labels.shape}"
+            f"predict must return {number} for each of {n} examples, got shape {labels.shape}"
         )
     return labels
 
 
 def _answers(
-    predict: Callable[[Any], Any], x: Any, y: Array, groups: Array | None, *, repeats: bool
+    predict: Callable[[Any], Any], x: Any, y: Array, groups: Array | None, k: int, *, repeats: bool
 ) -> Array:
     """Return the label of each example; refuse a predictor that does not always give the same."""
 
@@ -98,7 +102,7 @@ def _answers(
 
     modules = Modules(predict)
     modules.refuse_training()
-    predicted = labels_of(asked(x), len(y))
+    predicted = labels_of(asked(x), len(y), k)
     modules.refuse_changes()
     check_copies(x, y, groups, repeats=repeats)
     check_batches(asked, x, predicted)

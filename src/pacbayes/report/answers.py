@@ -196,23 +196,33 @@ def coverage(margins: Floats, wrong: Floats) -> tuple[Coverage, ...]:
     )
 
 
-def guess(labels: Array, classes: Sequence[str], groups: Any = None, costs: Any = None) -> Beside:
+def guess(
+    labels: Array,
+    classes: Sequence[str],
+    groups: Any = None,
+    costs: Any = None,
+    name: str = "error",
+) -> Beside:
     """Return the yardstick: what a classifier loses that has learned nothing.
 
     Args:
         labels: indices of the classes.
         groups: label of each example's group; every group then counts the same.
         costs: of answers, if errors are not equal.
+        name: of the loss without costs.
     """
-    index = np.arange(len(classes))
-    loss = loss_of(index, costs)
-    losses = [loss(np.full(len(labels), i), labels) for i in index]
-    means = [loss.scale * float(of_units(each, groups).mean()) for each in losses]
-    best = int(np.argmin(means))
+    index, n = np.arange(len(classes)), len(labels)
+    loss, one = loss_of(index, costs, name), loss_of(index, costs)
+    alone = [float(of_units(one(np.full(n, i), labels), groups).mean()) for i in index]
+    best = np.argsort(alone, kind="stable")[: loss.labels]
+    always = np.tile(best, (n, 1)) if loss.labels > 1 else np.full(n, best[0])
+    mean = loss.scale * float(of_units(loss(always, labels), groups).mean())
     quantity = loss.noun if groups is None else f"mean {loss.noun} within a new group"
-    noun = "the largest class" if costs is None else "the best constant answer"
-    text = percent(means[best]) if costs is None else f"{means[best]:.4g}"
-    return Beside(f"{quantity} of always answering '{classes[best]}', {noun}", text)
+    noun = "the largest class" if loss.labels == 1 else "the largest classes"
+    noun = noun if costs is None else "the best constant answer"
+    answer = ", ".join(f"'{classes[i]}'" for i in best)
+    text = percent(mean) if costs is None else f"{mean:.4g}"
+    return Beside(f"{quantity} of always answering {answer}, {noun}", text)
 
 
 def doubtful_section(contents: Contents) -> Section | None:

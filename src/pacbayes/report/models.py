@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import HELD_OUT, Beside, Step, percent
@@ -20,6 +21,7 @@ from pacbayes.folders.record import (
     ClassifierRecord,
     read_record,
 )
+from pacbayes.losses.bounded import loss_of
 from pacbayes.models.candidates import MEAN
 from pacbayes.models.claims import OVERALL, Evidence, part_of
 from pacbayes.report.answers import Answers, Indices, confusion, guess
@@ -92,6 +94,11 @@ class _Read:
         """What the data are called."""
         source = self.record.source
         return f"{self.record.n} examples" if source is None else Path(source).name
+
+    def wrong(self, answers: Indices) -> NDArray[np.bool_]:
+        """Return whether each answer on the bound set errs, whatever it costs."""
+        error = loss_of(np.arange(len(self.record.classes)), None, self.record.loss)
+        return error(answers, self.labels) > 0
 
     def name(self, *, in_full: bool) -> str:
         """Return the chosen predictor in words; a mean or a vote of what, if in full."""
@@ -243,8 +250,10 @@ def _beside(f: _Read) -> Iterator[Beside]:
         yield Beside(HELD_OUT, unit.up(c.held_out))
     yield Beside(f"{c.quantity} on the bound set ({c.n} {c.unit})", unit.text(c.risk))
     if f.test is not None and f.record.costs is None:
-        yield Beside(f"error on the test set ({f.test[1]} examples)", percent(f.test[0]))
-    yield guess(f.evidence.labels, f.record.classes, f.evidence.groups, f.record.costs)
+        yield Beside(f"{c.noun} on the test set ({f.test[1]} examples)", percent(f.test[0]))
+    yield guess(
+        f.evidence.labels, f.record.classes, f.evidence.groups, f.record.costs, f.record.loss
+    )
 
 
 def _claims(f: _Read) -> Iterator[Claims]:
@@ -261,7 +270,7 @@ def _candidates(f: _Read) -> Table:
     weights, unit = f.evidence.weights, f.unit
     rows, marks = [], []
     for i, (name, share) in enumerate(f.record.shares.items()):
-        c, wrong = f.issued.get(f.own[name]), f.evidence.predictions[name] != f.labels
+        c, wrong = f.issued.get(f.own[name]), f.wrong(f.evidence.predictions[name])
         risk = float(wrong.mean()) if c is None else c.risk
         last = "–" if c is None else c.shown
         if weights is not None:
@@ -309,8 +318,11 @@ def _answers(f: _Read) -> Answers:
         shares = np.einsum("m,mnk->nk", e.weights, np.asarray(votes, np.float64))
         predicted = shares.argmax(1)
     assert predicted is not None
-    wrong = (predicted != labels).astype(np.float64)
     note = _HONEST
+    if predicted.ndim > 1:  # the likeliest of several labels
+        predicted = predicted[:, 0]
+        note += " Only the likeliest label of each answer is shown."
+    wrong = (predicted != labels).astype(np.float64)
     if e.answers is not None:
         error = percent(float(wrong[e.answers].mean()) if e.answers.any() else None)
         note += f" It answers {e.answers.sum()} of them, with an error of {error} on these."

@@ -107,13 +107,17 @@ def _shapes(run: ClassifierRun, e: Mapping[str, Array]) -> Finding:
         return Finding("evidence", False, f"has {sorted(e)}, must have {sorted(wanted)}")
     size = e["rows"].size
     square = run.costs is None or [len(row) for row in run.costs] == [k] * k
+    answers = (m, size) if run.labels == 1 else (m, size, run.labels)
+    plain = run.costs is None and run.choose != "vote" and "answers" not in e
+    fits = run.labels == 1 or (run.labels < k and plain)
     candidates = ("vote",) if run.choose == "vote" else tuple(run.shares)
     integers = all(e[name].dtype == np.int64 for name in wanted - {"answers", "weights"})
     must = {
         "rows, labels, groups and predictions must be 64-bit integers": integers,
         f"must have labels of {run.n} examples": e["labels"].shape == (run.n,),
         "rows must be increasing indices of examples": _are_indices(e["rows"], run.n, 1),
-        "must predict each example once": e["predictions"].shape == (m, size),
+        "must predict each example once": e["predictions"].shape == answers,
+        f"the loss {run.loss} needs more classes, and no costs, vote or abstention": fits,
         "labels must be classes": bool(((e["labels"] >= 0) & (e["labels"] < k)).all()),
         "must predict classes": bool(((e["predictions"] >= -1) & (e["predictions"] < k)).all()),
         "kept must be increasing indices of examples": _are_indices(e.get("kept"), run.n, 2),
@@ -213,7 +217,8 @@ class Votes(NamedTuple):
     """What one candidate answered on the bound set.
 
     Attributes:
-        labels, predicted: indices of classes; −1 is an answer that is no class.
+        labels, predicted: indices of classes; −1 is an answer that is no class. An answer may be
+            several classes, (n, k).
         groups: index of each example's group, if groups are the units.
         answers: whether each example is answered.
         costs: of answering the class in column j to an example of the class in row i.
@@ -247,7 +252,8 @@ def count(votes: Votes, claim: str) -> Count:
     """Count the losses of one claim: all examples, those of a class, answered or unanswered."""
     if claim == OVERALL and votes.costs is not None:
         return _costs(votes, votes.costs)
-    wrong, everything = votes.predicted != votes.labels, np.ones(len(votes.labels), bool)
+    several = votes.predicted.reshape(len(votes.labels), -1)
+    wrong, everything = ~(votes.labels == several.T).any(0), np.ones(len(votes.labels), bool)
     answers = everything if votes.answers is None else votes.answers
     if claim == UNANSWERED:
         wrong, where = ~answers, everything

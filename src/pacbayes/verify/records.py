@@ -206,9 +206,15 @@ class ClassifierRun(_Record):
     shares: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1)
     claims: tuple[str, ...] = Field(min_length=1)
     costs: tuple[tuple[Annotated[float, Field(ge=0)], ...], ...] | None
+    loss: Annotated[str, Field(pattern=r"^(error|top-[1-9][0-9]{0,8})$")] = "error"
     repeats: bool
     deduplicated: bool = False
     files: dict[str, str]
+
+    @property
+    def labels(self) -> int:
+        """The number of labels in an answer, which errs if the right one is not among them."""
+        return 1 if self.loss == "error" else int(self.loss.removeprefix("top-"))
 
     @property
     def parts(self) -> dict[str, Fraction]:
@@ -238,12 +244,13 @@ class ClassifierRun(_Record):
 
     def quantity(self, claim: str) -> str:
         """Return what a certificate of a claim bounds, in words."""
+        error = "error" if self.labels == 1 else f"{self.loss} error"
         nouns = {
-            OVERALL: "error" if self.costs is None else "cost",
-            ANSWERED: "error on answered examples",
+            OVERALL: error if self.costs is None else "cost",
+            ANSWERED: f"{error} on answered examples",
             UNANSWERED: "share of unanswered examples",
         }
-        noun = nouns.get(claim, f"error on {claim}")
+        noun = nouns.get(claim, f"{error} on {claim}")
         return f"mean {noun} within a new group" if self.grouped else noun
 
 
