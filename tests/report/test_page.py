@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from pacbayes.certificates.certificate import read_certificate
 from pacbayes.certificates.explanation import largest_class
 from pacbayes.files import load_tensors
 from pacbayes.paper.printed import RESULTS
-from pacbayes.report import collect, networks, report, training
+from pacbayes.report import SECTIONS, collect, networks, report, training
 from pacbayes.report import page as page_of
 from pacbayes.report.certificates import pieces
 from pacbayes.report.contents import portable
@@ -309,6 +310,26 @@ def test_light_and_dark_colours_have_enough_contrast():
                 assert contrast(colours[text], colours[ground]) >= 4.5, text
             for shape in ("risk", "monte-carlo", "sample", "kl"):
                 assert contrast(colours[shape], colours[ground]) >= 3, shape
+
+
+def test_the_recipe_of_a_section_serves_every_kind_of_folder(folder_of, read, monkeypatch):
+    recipe = (Path(__file__).parents[2] / "docs" / "contributing.md").read_text()
+    (code,) = re.findall(
+        r"^```python\n(.*?def remarks_section.*?)^```", recipe, re.DOTALL | re.MULTILINE
+    )
+    names = {}
+    exec(compile(code, "contributing.md", "exec"), names)
+    monkeypatch.setattr("pacbayes.report.SECTIONS", (*SECTIONS, names["remarks_section"]))
+    for kind in ("table-network", "mean"):
+        contents = collect(folder_of(kind))
+        first, *others = contents.certificates
+        remarked = replace(first.certificate, remarks=("<b>It says little.</b>",))
+        for c, count in ((remarked, 1), (replace(first.certificate, remarks=()), 0)):
+            shown = replace(contents, certificates=(replace(first, certificate=c), *others))
+            page = read(page_of(shown))
+            assert [e["text"] for e in page.all("h2")].count("Remarks") == count
+            cells = [e["text"] for e in page.all("td")]
+            assert cells.count("<b>It says little.</b>") == count
 
 
 def test_a_certificate_may_break_across_printed_pages():

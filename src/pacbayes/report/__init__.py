@@ -20,9 +20,9 @@ from pacbayes.report.training import training_section, weights_section
 if TYPE_CHECKING:
     from pacbayes.paper.store import Store
 
-__all__ = ["collect", "page", "plot", "report"]
+__all__ = ["SECTIONS", "collect", "page", "plot", "report"]
 
-_SECTIONS = (  # each says for which folders it speaks, and returns None for others
+SECTIONS = (  # each says for which folders it speaks, and returns None for others
     certificates_section,
     candidates_section,
     training_section,
@@ -122,7 +122,7 @@ def _refuse(data: Path | None, test_data: Path | None, whom: str) -> None:
 
 def page(contents: Contents) -> str:
     """Return the page that shows these contents."""
-    sections = [section(contents) for section in _SECTIONS]
+    sections = [section(contents) for section in SECTIONS]
     shown = [section for section in sections if section is not None]
     lead = f"{portable(contents.folder)}: {contents.about}."
     return document(contents.title, "pacbayes report", lead, shown)
