@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pacbayes.folders import Run
     from pacbayes.folders.fitting import FittedModel
     from pacbayes.folders.run import Follow
-    from pacbayes.training.blueprint import Choice
     from pacbayes.training.loop import Progress
 
 __all__ = ["train"]
@@ -175,11 +174,17 @@ def train(
         fitted = _fit(model, out, dataset, test_data, columns, own)
         _show_model(fitted, out, started, quiet=quiet, as_json=as_json)
         return
-    _check_no_model(per_class=per_class, cost=cost, loss=loss, target_error=target_error)
+    if per_class:
+        raise ValueError("--per-class is for other models; use pacbayes certify --per-class later")
+    for option, value in (("--cost", cost), ("--loss", loss), ("--target-error", target_error)):
+        if value is not None:
+            raise ValueError(f"{option} needs --model boosting, forest, linear or best")
     from pacbayes.data import DataSource
 
     source = DataSource(dataset, folder=_text(data_folder), test=_text(test_data), **columns)
-    sources = _checked(source, fallback)
+    other = None if fallback is None else DataSource(fallback)
+    for each in filter(None, (source, other)):
+        each.check()
     asked = _parsed(chosen)
     table = source.is_table and asked["protocol"] == "fast"
     kind = network if network in ("dense", "conv") else "module"
@@ -196,8 +201,8 @@ def train(
     from pacbayes.devices import device_named
 
     place = device_named(device)  # fails before data are read
-    used, read, fell_back = _load(*sources, tensorboard)
-    if fell_back and kind == "dense":  # bundled data are too few for hidden layers
+    used, read = _load(source, other, tensorboard)
+    if used is not source and kind == "dense":  # bundled data are too few for hidden layers
         asked.setdefault("widths", ())
         defaults = partial(_defaults, kind, table=False)
     n, groups = len(read.y_train), None
@@ -205,7 +210,8 @@ def train(
         groups = len(set(read.groups.tolist()))
     settings = Settings.of(classes=len(read.classes), **defaults(asked, n, groups))
     data = folders.featured(read, settings)
-    choice = _choice(network, layers, learned=bool(settings.prior_fraction), shape=data.shape)
+    learned, shape = bool(settings.prior_fraction), data.shape or ()
+    choice = folders.chosen(network, learned=learned, shape=shape, **layers)
     already = all(
         (folder / "posterior.safetensors").exists()
         for folder, _ in folders.planned_runs(out, settings)
@@ -215,17 +221,6 @@ def train(
         out, settings, used, data, choice, follow_prior=learn, follow=follow, device=place
     )
     _show(trained, None if already else started, as_json=as_json)
-
-
-def _check_no_model(*, per_class: bool, **wanted: list[str] | str | float | None) -> None:
-    """Refuse the options of models other than networks."""
-    if per_class:
-        raise ValueError("--per-class is for other models; use pacbayes certify --per-class later")
-    for name, value in wanted.items():
-        if value is not None:
-            raise ValueError(
-                f"--{name.replace('_', '-')} needs --model boosting, forest, linear or best"
-            )
 
 
 def _text(path: Path | None) -> str | None:
@@ -279,42 +274,10 @@ def _defaults(
     return for_table(n, asked, groups) if table else asked
 
 
-def _checked(own: DataSource, fallback: str | None) -> tuple[DataSource, DataSource | None]:
-    """Return the source of the data and the fall-back, after checking their names."""
-    from pacbayes.data import DataSource
-
-    other = None if fallback is None else DataSource(fallback)
-    for source in filter(None, (own, other)):
-        source.check()
-    return own, other
-
-
-def _choice(
-    network: str, layers: dict[str, Any], *, learned: bool, shape: tuple[int, ...] | None
-) -> Choice | None:
-    """Return the network of a run; None if it is dense. Code that is named may run from now on.
-
-    Args:
-        layers: options of convolutions that were given; others follow `learned`, whether the prior
-            learns, and the shape of an example.
-    """
-    from pacbayes.networks.modules import Convolutions
-    from pacbayes.training.blueprint import chosen
-
-    if network != "conv":
-        return chosen(network)
-    own = layers.keys() & {"channels", "kernels", "strides", "padding"}  # images have to suit them
-    count = len(layers.get("channels", ()))
-    usual = Convolutions.usual(count, learned=learned, shape=() if own else shape or ())
-    found = usual | layers
-    found["pooling"] = found.get("pooling") or None
-    return chosen(Convolutions(**found))
-
-
 def _load(
     source: DataSource, fallback: DataSource | None, tensorboard: Path | None
-) -> tuple[DataSource, Dataset | Tables, bool]:
-    """Return the source used, its data, and whether it is the fall-back."""
+) -> tuple[DataSource, Dataset | Tables]:
+    """Return the source used, and its data; be loud about the fall-back."""
     from pacbayes.cli import progress
     from pacbayes.data import load_with_fallback
 
@@ -323,7 +286,7 @@ def _load(
     used, data, reason = load_with_fallback(source, fallback)
     if reason is not None:
         shout(f"{reason}\n\nUSING {used.name} INSTEAD OF {source.name}.")
-    return used, data, reason is not None
+    return used, data
 
 
 def _followers(

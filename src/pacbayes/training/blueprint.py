@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -64,7 +65,9 @@ class Choice:
     code: Path | None = None
 
 
-def chosen(network: Named, *, learned: bool = False, shape: Shape = ()) -> Choice | None:
+def chosen(
+    network: Named, *, learned: bool = False, shape: Shape = (), **layers: Any
+) -> Choice | None:
     """Return the choice that a user names, whose code is thereby allowed to run; None if dense.
 
     Args:
@@ -72,13 +75,18 @@ def chosen(network: Named, *, learned: bool = False, shape: Shape = ()) -> Choic
             itself, which must be in a file.
         learned, shape: whether the prior learns, and the shape of an example; the defaults of
             convolutions follow them.
+        layers: fields of `Convolutions` that are not the defaults; a pooling of 0 is none.
     """
     if network is None or network == "dense":
         return None
     if isinstance(network, Convolutions):
         return Choice(network)
     if network == "conv":
-        return Choice(Convolutions(**Convolutions.usual(learned=learned, shape=shape)))
+        own = layers.keys() & {"channels", "kernels", "strides", "padding"}  # images suit them
+        count = len(layers.get("channels", ()))
+        usual = Convolutions.usual(count, learned=learned, shape=() if own else shape)
+        found = usual | layers
+        return Choice(Convolutions(**found | {"pooling": found.get("pooling") or None}))
     path, function = named_function(network) if isinstance(network, str) else _source(network)
     architecture = OwnModule.of(path, function)
     allow(path)
