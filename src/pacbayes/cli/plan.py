@@ -122,7 +122,7 @@ def _show(assumed: Plan, rows: Rows) -> None:
 def _part(row: Expected | Needed) -> str:
     from pacbayes.bounds.planning import Expected
 
-    part = f"{100 * row.fraction:g} %" if row.fraction < 1 else "all"
+    part = f"{100 * row.fraction:.4g} %" if row.fraction < 1 else "all"
     return f"{part}: {row.bound_set}" if isinstance(row, Expected) else part
 
 

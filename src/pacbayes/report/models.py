@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from pacbayes.certificates.certificate import Certificate
 from pacbayes.certificates.explanation import HELD_OUT, Beside, Step, percent
-from pacbayes.choices import Predictor
 from pacbayes.files import DamagedFileError, load_json
 from pacbayes.folders.models import read_certificates, read_evidence
 from pacbayes.folders.record import (
@@ -42,6 +41,7 @@ _CHOSEN = {
 _ELSEWHERE = {"kind", "format", "layout", "files", "versions", "x_sha256", "source"}
 _WITHHELD = "The certificate was withheld when the classifier was fitted: nothing is guaranteed."
 _AGAIN = "The certificates are issued again from the recorded predictions."
+_ALONE = "hold-out bound of this predictor alone, had nothing else been tried or claimed"
 _HONEST = "No model saw these examples; the certificate was counted on them."
 _ALL_HOLD = (
     "All bounds hold at once, because each candidate pays with its own share of δ; so the best may "
@@ -176,12 +176,7 @@ def _again(f: _Read) -> Commands:
 def _shown(f: _Read) -> Shown:
     """Make the view of the chosen certificate: the one place that reads this kind of record."""
     c, name, unit = f.certificate, f.name(in_full=True), f.unit
-    marks = []
-    if f.holds and f.evidence.weights is None and len(c.ledger) > 1:
-        alone = _at(c)(c.delta)
-        marks.append(unit.mark("tested alone", alone, unit.up(alone)))
-    elif f.holds and c.kind is not Predictor.FIXED and c.held_out is not None:
-        marks.append(unit.mark("held-out bound", c.held_out, unit.up(c.held_out)))
+    marks = [unit.mark(short, value, unit.up(value)) for short, _, value in _hold_out(f) if f.holds]
     if f.test is not None and f.record.costs is None:
         marks.append(unit.mark("test error", f.test[0], unit.text(f.test[0])))
     return Shown(
@@ -194,6 +189,15 @@ def _shown(f: _Read) -> Shown:
         beside=tuple(_beside(f)) if f.holds else (),
         findings=f.findings,
     )
+
+
+def _hold_out(f: _Read) -> Iterator[tuple[str, str, float]]:
+    """Yield the bound of a hold-out test to compare with, and its name in short and in full."""
+    c = f.certificate
+    if f.evidence.weights is None and len(c.ledger) > 1:
+        yield "tested alone", _ALONE, _at(c)(c.delta)
+    elif f.evidence.weights is not None and c.held_out is not None:
+        yield "held-out bound", HELD_OUT, c.held_out
 
 
 def _at(c: Certificate) -> Callable[[float], float]:
@@ -243,11 +247,8 @@ def _beside(f: _Read) -> Iterator[Beside]:
     """Compare with a hold-out test of the chosen predictor alone, and with guessing."""
     c, unit = f.certificate, f.unit
     yield Beside("certificate", c.shown)
-    if f.evidence.weights is None and len(c.ledger) > 1:
-        alone = "hold-out bound of this predictor alone, had nothing else been tried or claimed"
-        yield Beside(alone, unit.up(_at(c)(c.delta)))
-    elif c.kind is not Predictor.FIXED and c.held_out is not None:
-        yield Beside(HELD_OUT, unit.up(c.held_out))
+    for _, name, value in _hold_out(f):
+        yield Beside(name, unit.up(value))
     yield Beside(f"{c.quantity} on the bound set ({c.n} {c.unit})", unit.text(c.risk))
     if f.test is not None and f.record.costs is None:
         yield Beside(f"{c.noun} on the test set ({f.test[1]} examples)", percent(f.test[0]))

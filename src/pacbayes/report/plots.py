@@ -153,7 +153,7 @@ def plot_plan(plan: Plan, sizes: Sequence[int], out: Path) -> None:
     panels = figure.subplots(1, len(plan.splits), sharey=True, squeeze=False)[0]
     for axes, split in zip(panels, plan.splits, strict=True):
         _plan_of(axes, [[e for e in row if e.fraction in (split.fraction, 1)] for row in found])
-        axes.set(xlabel="examples", title=f"{100 * split.fraction:g} % for the bound")
+        axes.set(xlabel="examples", title=f"{100 * split.fraction:.4g} % for the bound")
         axes.axhline(100 * split.error, color="#999999", linestyle=":", label="error assumed")
     panels[0].set(ylabel="bound, %")
     panels[-1].legend(frameon=False, fontsize=8)
