@@ -115,6 +115,8 @@ OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code
     "data/preprocessing.py: self.one_hot_": "scikit-learn's encoder, of a table made for it",
     "folders/fitting.py: classifier": "a CertifiedClassifier",
     "data/opening.py: fit": "a variable",
+    "folders/folder.py: predict": "of a run of ours, whose networks give copies",
+    "folders/prediction.py: predict": "of a run of ours, whose networks give copies",
     "export/comparison.py: predict": "of a run of ours, whose networks give copies",
     "export/graphs.py: torch.export.load": "called by `ask` in export/files.py",
     "export/predictors.py": "runs inside an exported graph",

@@ -30,6 +30,7 @@ __all__ = [
     "CLASSIFIER",
     "NETWORK",
     "DamagedFileError",
+    "best_of_scales",
     "check_replaceable",
     "damaged",
     "exclusive",
@@ -149,6 +150,30 @@ def kind_of(folder: Path) -> str:
     if kind not in (NETWORK, CLASSIFIER):
         raise ValueError(f"{path}: kind {kind!r} is unknown; it may need a newer pacbayes")
     return str(kind)
+
+
+def best_of_scales(folder: Path) -> Path:
+    """Return a folder; if it has a run for each prior scale instead, the one with the least bound.
+
+    Every certificate of such a run pays for all scales, so that the best may be chosen.
+    """
+    if not folder.exists():
+        recover(folder)
+    runs = [path.parent for path in sorted(folder.glob("scale-*/run.json"))]
+    if not runs or (folder / "run.json").exists():
+        return folder
+    for run in runs:
+        if not (run / "posterior.safetensors").exists():
+            raise ValueError(f"{run} is not fully trained; run the same train command to resume it")
+    return min(runs, key=_least_bound)
+
+
+def _least_bound(run: Path) -> float:
+    path = run / "history.json"
+    try:
+        return min(float(evaluation["bound"]) for evaluation in load_json(path))
+    except (ValueError, TypeError, KeyError) as error:
+        raise damaged(path, error) from error
 
 
 def load_record(kind: type[Record], path: Path) -> Record:

@@ -11,7 +11,8 @@ from sklearn.preprocessing import MinMaxScaler
 import pacbayes
 from pacbayes import PACBayesClassifier
 from pacbayes.files import DamagedFileError
-from pacbayes.folders import open_run
+from pacbayes.folders import TrainedNetwork, open_run
+from pacbayes.folders.estimators import load_estimator
 from pacbayes.verify import certificates_in, verify
 
 KINDS = {
@@ -138,8 +139,9 @@ def test_a_run_of_the_command_line_is_not_a_saved_classifier(fitted, tmp_path):
     model, x, y = fitted
     model.save(tmp_path / "run", x, y)
     (tmp_path / "run" / "classifier.json").unlink()
+    assert isinstance(pacbayes.load(tmp_path / "run"), TrainedNetwork)
     with pytest.raises(ValueError, match="was made by pacbayes train"):
-        pacbayes.load(tmp_path / "run")
+        load_estimator(tmp_path / "run")
 
 
 def test_classes_in_another_order_are_not_loaded(fitted, tmp_path):

@@ -13,7 +13,7 @@ from pacbayes.engine.network import NativeEngine
 from pacbayes.files import DamagedFileError, file_sha256, load_tensors, save_tensors
 from pacbayes.folders import preparation
 from pacbayes.folders.preparation import prepare
-from pacbayes.training import loop
+from pacbayes.training import blueprint, loop
 
 SETTINGS = Settings.of("fast", "relu", widths=(5,), epochs=6, evaluate_every=2, batch_size=32)
 
@@ -80,9 +80,9 @@ def test_the_loaded_network_is_the_best_epochs(tmp_path, source):
 def test_the_prior_is_the_saved_one_whatever_would_be_built_today(tmp_path, source, monkeypatch):
     run = trained(tmp_path / "run", source)
     saved, _ = load_tensors(run.folder / "prior.safetensors")
-    build = folders.blueprint.build_network
+    build = blueprint.build_network
     other = run.settings.model_copy(update={"seed": 77})
-    monkeypatch.setattr(folders.blueprint, "build_network", lambda _, *shape: build(other, *shape))
+    monkeypatch.setattr(blueprint, "build_network", lambda _, *shape: build(other, *shape))
     state = run.load_network().state_dict()
     assert len(saved) == 8
     assert all(torch.equal(state[name], tensor) for name, tensor in saved.items())

@@ -153,9 +153,8 @@ def certify(
         raise ValueError(
             f"--priors {priors}: the run tried {scales} prior scales; all are paid for"
         )
-    one = opened.settings.prior_fraction and not (exact or samples or monte_carlo)
-    usual = "small-kl" if opened.record.data.source.group is None else "disintegrated"
-    theorem = bound or (("held-out" if per_class else BEST_OF) if one else usual)
+    usual = folders.usual_bound(opened, sampled=bool(exact or samples or monte_carlo))
+    theorem = bound or ("held-out" if per_class and usual == BEST_OF else usual)
     if scheduler:
         check_dealt(opened, theorem, device, exact=exact)
     network = opened.load_network().to(place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, Signature, signature
@@ -172,32 +171,14 @@ def refuse_idle(context: typer.Context, whom: str, *, useful: Collection[str]) -
 
 
 def best_of_scales(folder: Path) -> Path:
-    """Return a folder; if it has a run for each prior scale instead, the one that train names.
+    """Return a folder; if it has a run for each prior scale instead, the one that train names."""
+    from pacbayes import files
 
-    Every certificate of such a run pays for all scales, so that the best may be chosen. A folder
-    that a kill has left aside comes back.
-    """
-    from pacbayes.files import recover
-
-    if not folder.exists():
-        recover(folder)
-    runs = [path.parent for path in sorted(folder.glob("scale-*/run.json"))]
-    if not runs or (folder / "run.json").exists():
-        return folder
-    for run in runs:
-        if not (run / "posterior.safetensors").exists():
-            raise ValueError(f"{run} is not fully trained; run the same train command to resume it")
-    best = min(runs, key=_least_bound)
-    remark(f"{folder} has {len(runs)} prior scales; the best of them is {best}")
+    best = files.best_of_scales(folder)
+    if best != folder:
+        count = len(list(folder.glob("scale-*/run.json")))
+        remark(f"{folder} has {count} prior scales; the best of them is {best}")
     return best
-
-
-def _least_bound(run: Path) -> float:
-    path = run / "history.json"
-    try:
-        return min(float(evaluation["bound"]) for evaluation in json.loads(path.read_bytes()))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged: {error}; restore it from a copy") from error
 
 
 def is_classifier(path: Path) -> bool:

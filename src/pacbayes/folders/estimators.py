@@ -204,8 +204,7 @@ def load_estimator(folder: Path) -> PACBayesClassifier:
     run, path = open_run(folder), folder / _STATE
     if not path.exists():
         raise ValueError(
-            f"{folder} was made by pacbayes train, not saved from a classifier; use pacbayes "
-            "predict, or pacbayes.folders.open_run"
+            f"{folder} was made by pacbayes train, not saved from a classifier; use pacbayes.load"
         )
     network, record = run.load_network().double().eval(), load_versioned(path, 1)
     try:

@@ -17,16 +17,16 @@ test.json               errors on the test part, if there is one"""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from pacbayes.certificates.certificate import read_certificate
+from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, Dataset, DataSource, Tables
 from pacbayes.data.encoding import Encoding, NumberCode
@@ -46,6 +46,9 @@ from pacbayes.training.blueprint import Blueprint, Named, allowed_copy
 from pacbayes.training.checkpoints import read_history, recorded
 from pacbayes.training.loop import Evaluation
 from pacbayes.training.priors import split
+
+if TYPE_CHECKING:
+    from pacbayes.folders.prediction import Prediction
 
 __all__ = [
     "FEATURES",
@@ -88,6 +91,52 @@ class Run:
         )
 
         return create(folder, network, data, settings)
+
+    @property
+    def kind(self) -> str:
+        """What the folder holds."""
+        return self.record.kind
+
+    def load(self, trusted: Sequence[str] = ()) -> Any:
+        """Return a predictor: the `PACBayesClassifier` that was saved, or a `TrainedNetwork`.
+
+        Args:
+            trusted: for models of scikit-learn; a network needs none.
+        """
+        if (self.folder / "classifier.json").exists():
+            from pacbayes.folders.estimators import load_estimator
+
+            return load_estimator(self.folder)
+        from pacbayes.folders.prediction import TrainedNetwork
+
+        return TrainedNetwork.of(self)
+
+    def predict(self, data: Any, label: str | None = None, **given: Any) -> Prediction:
+        """Predict labels for a file, rows in memory, or the test part of a named data set.
+
+        Args:
+            label: name of the label column, if there is one.
+            given: method, samples and seed, as for `folders.predict`; by default the predictor
+                with the lowest certificate.
+        """
+        from pacbayes.folders.prediction import certified_predictor, predict
+
+        method = given.pop("method", None) or certified_predictor(self)
+        return predict(self, data, method, label=label, **given)
+
+    def certify(self, delta: float = 0.05, **given: Any) -> Certificate:
+        """Issue a certificate and save it in the folder.
+
+        Args:
+            given: bound, samples and others, as for `folders.certify_run`. By default two theorems
+                share δ where the prior learned, and the better bound counts.
+        """
+        from pacbayes.folders.run import certify_run, usual_bound
+
+        bound = given.pop("bound", None) or usual_bound(self)
+        return certify_run(
+            self, self.load_network(), self.load_data(), delta=delta, bound=bound, **given
+        )
 
     @property
     def settings(self) -> Settings:

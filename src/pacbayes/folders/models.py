@@ -12,6 +12,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,16 +73,19 @@ if TYPE_CHECKING:
     from pacbayes.models.classifier import CertifiedClassifier
 
 __all__ = [
+    "SavedModel",
     "as_plain",
     "from_plain",
     "issue",
     "issue_again",
     "load_classifier",
+    "open_model",
     "other_certificates",
     "predict_file",
     "save_classifier",
 ]
 
+Array = NDArray[Any]
 _ATTRIBUTES = ("n_features_in_", "feature_names_in_", "threshold_", "classes_")
 _MODULES = {"scikit-learn": "sklearn", "numpy": "numpy", "scipy": "scipy", "skops": "skops"}
 
@@ -304,7 +308,34 @@ def _mapped(model: Any, change: Callable[[Any], Any]) -> Any:
     return pipeline
 
 
-Array = NDArray[Any]
+@dataclass(frozen=True)
+class SavedModel:
+    """An open folder of a `CertifiedClassifier`."""
+
+    folder: Path
+    record: ClassifierRecord
+
+    @property
+    def kind(self) -> str:
+        """What the folder holds."""
+        return self.record.kind
+
+    def load(self, trusted: Sequence[str] = ()) -> CertifiedClassifier:
+        """Return the classifier, with the same predictions and certificates."""
+        return load_classifier(self.folder, trusted)
+
+    def predict(self, data: str | Path, label: str | None = None) -> Prediction:
+        """Predict labels for a file, or for the test part of a named data set."""
+        return predict_file(self.folder, str(data), label)
+
+    def certify(self, delta: float = 0.05) -> Certificate:
+        """Issue all certificates again at δ, to be chosen in advance; return the chosen one's."""
+        return issue_again(self.folder, delta)
+
+
+def open_model(folder: Path) -> SavedModel:
+    """Open the folder of a `CertifiedClassifier`."""
+    return SavedModel(folder, read_record(folder))
 
 
 def issue_again(folder: Path, delta: float) -> Certificate:

@@ -1,32 +1,47 @@
-"""Load a fitted classifier from its folder, of whatever kind it is."""
+"""Open any folder: the run of a network, a saved classifier, or the best of several runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pacbayes.folders.estimators import load_estimator
-from pacbayes.folders.models import load_classifier
-from pacbayes.folders.record import CLASSIFIER, NETWORK, kind_of
+from pacbayes.files import CLASSIFIER, best_of_scales, kind_of
+from pacbayes.folders.folder import Run, open_run
 
-__all__ = ["load"]
+if TYPE_CHECKING:
+    from pacbayes.folders.models import SavedModel
+
+__all__ = ["load", "open"]
+
+
+def open(folder: str | Path) -> Run | SavedModel:
+    """Return what a folder holds: a network's run, or a saved classifier.
+
+    Both have `kind`, `folder`, `record`, `load()`, `predict(data)` and `certify(delta)`. A folder
+    with a run for each prior scale stands for the best of them.
+
+    Raises:
+        ValueError: it holds nothing of ours, or nothing that this version knows.
+    """
+    place = best_of_scales(Path(folder))
+    if kind_of(place) != CLASSIFIER:
+        return open_run(place)
+    from pacbayes.folders.models import open_model  # scikit-learn is for these alone
+
+    return open_model(place)
 
 
 def load(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
-    """Return the classifier that `save` wrote to a folder, with the same predictions.
+    """Return the predictor in a folder: a network, a classifier, or what `save` was called on.
 
-    Models of scikit-learn are loaded as plain data, of types on a short list; a file with any other
-    type is refused by name.
+    It predicts as `pacbayes predict` does. A folder that `save` wrote gives the
+    `PACBayesClassifier` or `CertifiedClassifier` again. One of `pacbayes train` gives a
+    `TrainedNetwork`, whose `predict` takes rows as they are in the run's file. Models of
+    scikit-learn are loaded as plain data, of types on a short list; a file with any other type is
+    refused by name.
 
     Args:
         trusted: types of your own, such as `my_package.MyModel`, which loading may execute.
     """
-    place = Path(folder)
-    return _LOADERS[kind_of(place)](place, trusted)
-
-
-_LOADERS: dict[str, Callable[[Path, Sequence[str]], Any]] = {
-    CLASSIFIER: load_classifier,
-    NETWORK: lambda folder, trusted: load_estimator(folder),
-}
+    return open(folder).load(trusted)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pacbayes.certificates.certificate import read_certificate
+from pacbayes.certificates.certificate import Certificate, read_certificate
 from pacbayes.choices import Predictor
 from pacbayes.data import NAMES, DataError, Dataset, check_width, load
 from pacbayes.data.dataset import Floats
@@ -37,6 +37,7 @@ __all__ = [
     "VOTES",
     "Prediction",
     "TestErrors",
+    "TrainedNetwork",
     "certified_predictor",
     "count_test_errors",
     "draw_labels",
@@ -169,13 +170,17 @@ def predict(
     samples: int = VOTES,
     seed: int = 0,
     label: str | None = None,
+    network: Network | None = None,
 ) -> Prediction:
     """Predict labels for a file, rows in memory, or the test part of a named data set.
 
     Draws belong to the seed and the example: fresh for every new one, the same when asked again.
+
+    Args:
+        network: of the run, in float64, if it was loaded before.
     """
     method = Predictor(method)
-    network = run.load_network().double().eval()
+    network = run.load_network().double().eval() if network is None else network
     features, given = _examples(run, data, label)
     classes = run.record.data.classes
     weights = run.load_drawn() if method is Predictor.DRAWN else None
@@ -195,6 +200,42 @@ def predict(
         wrong = [a != b for a, b in zip(labels, given, strict=True)]
         error = sum(wrong) / len(wrong)
     return Prediction(predictor, labels, votes, error)
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """A trained network that takes rows as the run's file has them, as `pacbayes predict` does.
+
+    Attributes:
+        run: its folder.
+        network: P and Q, in float64.
+        predictor_: the predictor with the lowest certificate; `randomised` without any.
+        certificate_: what covers it; None if nothing does.
+        classes_: names of the classes.
+    """
+
+    run: Run
+    network: Network
+    predictor_: Predictor
+    certificate_: Certificate | None
+    classes_: Array
+
+    @classmethod
+    def of(cls, run: Run) -> TrainedNetwork:
+        """Return the network of a run that is fully trained."""
+        network, predictor = run.load_network().double().eval(), certified_predictor(run)
+        path = run.certificate_path(predictor)
+        certificate = read_certificate(path) if path.exists() else None
+        return cls(run, network, predictor, certificate, np.array(run.record.data.classes))
+
+    def predict(self, X: Any, method: Predictor | str | None = None) -> Array:
+        """Return labels, as texts, for a file or for rows with the columns of the run's file.
+
+        Args:
+            method: randomised, vote, drawn or fixed; by default `predictor_`.
+        """
+        found = predict(self.run, X, method or self.predictor_, network=self.network)
+        return np.array(found.labels)
 
 
 def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str] | None]:

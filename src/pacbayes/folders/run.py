@@ -57,6 +57,7 @@ __all__ = [
     "scale_text",
     "train_all",
     "train_run",
+    "usual_bound",
 ]
 
 _ONE_NETWORK = (Predictor.DRAWN, Predictor.FIXED)
@@ -97,6 +98,17 @@ def _training(run: Run, data: Dataset, device: torch.device) -> Iterator[Progres
     trained = {name for name, p in trainer.network.named_parameters() if p.requires_grad}
     best = {name: tensor.to(CPU) for name, tensor in trainer.best.items() if name in trained}
     save_tensors(run.folder / "posterior.safetensors", best, owner)
+
+
+def usual_bound(run: Run, *, sampled: bool = False) -> CertificateBound:
+    """Return the theorem that certifies a run if none is named.
+
+    Args:
+        sampled: the risk of the randomised classifier is asked for, by naming how it is sampled.
+    """
+    if run.settings.prior_fraction and not sampled:
+        return BEST_OF
+    return "small-kl" if run.record.data.source.group is None else "disintegrated"
 
 
 def certify_run(
