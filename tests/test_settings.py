@@ -3,6 +3,7 @@ from pydantic import ValidationError
 
 from pacbayes import Settings
 from pacbayes.paper import printed
+from pacbayes.settings import NETWORKS, OPTIONS
 
 
 def test_the_paper_protocol_is_the_papers():
@@ -73,3 +74,36 @@ def test_an_objective_that_there_is_not_is_named():
     for protocol in ("paper", "fast"):
         with pytest.raises(ValueError, match=r"objective must be one of fix-lambda.*got 'catoni'"):
             Settings.of(protocol, "relu", "catoni")
+
+
+def test_every_setting_has_an_option_except_what_another_option_gives():
+    assert Settings.model_fields.keys() - OPTIONS.keys() == {"prior_scales"}
+    assert all(option.help and option.panel for option in OPTIONS.values())
+    assert {kind for option in OPTIONS.values() for kind in option.networks} == set(NETWORKS)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("objective", [None, "fix-lambda", "optim-lambda", "small-kl"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_option_without_effect_says_what_it_needs(network, objective, learned):
+    needed = {
+        name: option.needs(network, objective, learned=learned) for name, option in OPTIONS.items()
+    }
+    only_dense = {"protocol", "activation", "estimator"} if network != "dense" else set()
+    idle = only_dense | ({"widths"} if network == "module" else set())
+    modules = {"prior_decay", "prior_precision", "prior_finer"}
+    learning = {name for name in OPTIONS if name.startswith("prior_")} - {
+        "prior_scale",
+        "prior_fraction",
+    }
+    idle |= modules if network == "dense" else set()
+    idle |= set() if learned else learning
+    idle |= set() if objective == "optim-lambda" else {"lambda_rate"}
+    assert {name for name, need in needed.items() if need} == idle
+    assert needed["prior_rate"] == (
+        None if learned else "a prior that learns; give --prior-fraction too"
+    )
+    if network == "dense":
+        assert needed["prior_decay"] == "--network conv or a module of your own"
+    if network == "module":
+        assert needed["widths"] == "--network dense or conv"

@@ -20,7 +20,7 @@ from pacbayes.choices import (
 from pacbayes.defaults import batch_size
 from pacbayes.paper import printed
 
-__all__ = ["MOST_EPOCHS", "OF_LEARNING", "OPTIONS", "Option", "Settings"]
+__all__ = ["MOST_EPOCHS", "NETWORKS", "OF_LEARNING", "OPTIONS", "Option", "Settings"]
 
 MOST_EPOCHS = 1_000_000
 NETWORKS = {"dense": "dense", "conv": "conv", "module": "a module of your own"}

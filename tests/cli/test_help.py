@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -109,3 +111,13 @@ def test_a_command_alone_is_the_command_among_all(name):
     pages = [c.get_help(typer.Context(c, info_name=f"pacbayes {name}")) for c in (one, other)]
     assert pages[0] == pages[1]
     assert one.callback.__doc__ == other.callback.__doc__
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_the_list_of_commands_imports_none_of_them(arguments):
+    heavy = {"numpy", "pydantic", "rich", "torch", "pacbayes.settings", "pacbayes.bounds"}
+    code = f"import sys; sys.argv = ['pacbayes', *{arguments}]; from pacbayes.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += f"sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
