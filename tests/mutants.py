@@ -46,6 +46,7 @@ SAVED = "tests/attacks/test_forged_classifiers.py tests/verify/test_classifiers.
 TOP = "tests/losses"
 FOREIGN = "tests/attacks/test_foreign_code.py"
 WAYS = "tests/test_ways_in.py"
+KINDS = "tests/data/test_kinds_of_columns.py"
 FRAMES = "tests/test_preprocessing_of_frames.py"
 REPLACED = "tests/cli/test_replacing.py"
 MUTANTS: list[tuple[str, str, str, str]] = [
@@ -623,6 +624,16 @@ MUTANTS: list[tuple[str, str, str, str]] = [
         ENCODING,
     ),
     ("data/encoding.py", "if truth_words(list(counts))", "if False", ENCODING),
+    ("data/cells.py", "at.second - zone", "at.second + zone", KINDS),
+    ("data/cells.py", "whole + rest / day, np.nan", "whole, np.nan", KINDS),
+    ("data/frame.py", "if None in days:", "if False:", KINDS),
+    (
+        "data/encoding.py",
+        "DateCode if column.kind is Kind.DATE else NumberCode",
+        "NumberCode",
+        KINDS,
+    ),
+    ("data/layout.py", "if self.names is None and Kind.DATE in self.kinds:", "if False:", WAYS),
     ("data/encoding.py", "dict.fromkeys(self.rare, len(known))", "{}", ENCODING),
     ("data/encoding.py", "        check_features(x, where)\n", "", ENCODING),
     ("data/frame.py", "given & (~odd if", "given & False & (~odd if", TABLES),

@@ -23,6 +23,7 @@ from pacbayes.data.later import spellings_of
 __all__ = [
     "BooleanCode",
     "CategoryCode",
+    "DateCode",
     "Encoding",
     "NumberCode",
     "fit_encoding",
@@ -55,14 +56,22 @@ class NumberCode(BaseModel):
 
     def apply(self, column: Column) -> Floats:
         """Return the features, (n, 1) or (n, 2)."""
-        if column.kind is not Kind.NUMBER:
-            raise DataError(f"column {self.name!r} has texts, but had numbers in the training set")
+        if column.kind is not Kind(self.kind):
+            found = "texts" if not column.kind.numeric else f"{column.kind.value}s"
+            had = f"but had {self.kind}s in the training set"
+            raise DataError(f"column {self.name!r} has {found}, {had}")
         absent = column.missing
         x = np.where(absent, self.fill, column.values.astype(np.float64))
         with np.errstate(over="ignore"):  # too large becomes infinite, which is refused
             scaled = ((x - self.mean) / self.scale).astype(np.float32)
         parts = [scaled, absent.astype(np.float32)] if self.missing else [scaled]
         return np.stack(parts, axis=1)
+
+
+class DateCode(NumberCode):
+    """The same for dates, in days since 1970-01-01."""
+
+    kind: Literal["date"] = "date"  # type: ignore[assignment]
 
 
 class BooleanCode(BaseModel):
@@ -136,7 +145,7 @@ def _one_hot(place: int | None, width: int) -> list[float]:
 
 def _by_category(column: Column, row: Callable[[str | None], list[float]]) -> Floats:
     """Return the features of each row's category; None stands for a missing value."""
-    if column.kind is Kind.NUMBER:
+    if column.kind.numeric:
         raise DataError(f"column {column.name!r} has numbers, but had texts in the training set")
     rows = np.array([row(word) for word in (*column.categories, None)], np.float32)
     found: Floats = rows[column.values]  # −1 is the last row
@@ -152,7 +161,7 @@ def _refuse_missing(frame: Frame, where: str) -> None:
             )
 
 
-Code = Annotated[NumberCode | BooleanCode | CategoryCode, Field(discriminator="kind")]
+Code = Annotated[NumberCode | DateCode | BooleanCode | CategoryCode, Field(discriminator="kind")]
 
 
 class Encoding(BaseModel):
@@ -225,6 +234,7 @@ def plain_encoding(frame: Frame, where: str = "the table") -> Encoding:
         if column.missing.any():
             raise _unfitted(where, column, "missing values")
     kinds: dict[Kind, Any] = {Kind.NUMBER: NumberCode, Kind.BOOLEAN: BooleanCode}
+    kinds[Kind.DATE] = DateCode
     return Encoding(columns=tuple(kinds[column.kind](name=column.name) for column in frame.columns))
 
 
@@ -252,7 +262,7 @@ def fit_encoding(
     if not len(own):
         raise DataError("an encoding is fitted to the prior's rows, but there are none")
     codes = [
-        _fit_number(column) if column.kind is Kind.NUMBER else _fit_texts(column, least, most)
+        _fit_number(column) if column.kind.numeric else _fit_texts(column, least, most)
         for column in own.columns
     ]
     return Encoding(columns=tuple(codes))
@@ -268,7 +278,8 @@ def _fit_number(column: Column) -> NumberCode:
     mean = math.fsum(x.tolist()) / len(x)  # rounded once, whatever the order of the sum
     scale = math.sqrt(math.fsum(((x - mean) ** 2).tolist()) / len(x))
     constant = bool((x == x[0]).all())
-    return NumberCode(
+    code = DateCode if column.kind is Kind.DATE else NumberCode
+    return code(
         name=column.name,
         fill=fill,
         mean=mean,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from pacbayes.data.cells import (
     TRUTH,
     as_numbers,
+    days_of,
     is_date,
     is_missing,
     is_number,
     is_odd_number,
+    is_temporal,
     truth_words,
 )
 from pacbayes.data.dataset import DataError, Floats
@@ -38,8 +41,14 @@ class Kind(str, Enum):
     """What the values of a column are."""
 
     NUMBER = "number"
+    DATE = "date"  # in days since 1970-01-01
     BOOLEAN = "boolean"
     CATEGORY = "category"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers, and not codes of categories."""
+        return self in (Kind.NUMBER, Kind.DATE)
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,9 @@ class Column:
     """One column of a table.
 
     Attributes:
-        values: numbers, float32 unless asked otherwise, NaN where one is missing, (n,); for the
-            other kinds, indices into `categories` in int32, −1 where the value is missing.
+        values: numbers, float32 unless asked otherwise, NaN where one is missing, (n,); dates are
+            days since 1970-01-01. For the other kinds, indices into `categories` in int32, −1 where
+            the value is missing.
         categories: the different values, sorted; a boolean column has `false` and `true`.
     """
 
@@ -60,7 +70,7 @@ class Column:
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Where a value is missing, (n,)."""
-        numeric = self.kind is Kind.NUMBER
+        numeric = self.kind.numeric
         found: NDArray[np.bool_] = (
             np.isnan(self.values) if numeric else np.equal(self.values, MISSING_CODE)
         )
@@ -75,7 +85,7 @@ class Column:
         """Add the column to a hash: a line of JSON, then the values, little-endian."""
         head = [role, self.name, self.kind.value, len(self.values), list(self.categories)]
         hasher.update(json.dumps(head).encode() + b"\n")
-        if self.kind is Kind.NUMBER:  # NaN has many bit patterns; the hash knows one
+        if self.kind.numeric:  # NaN has many bit patterns; the hash knows one
             values = np.where(np.isnan(self.values), np.float32(np.nan), self.values)
             hasher.update(np.ascontiguousarray(values, dtype="<f4").tobytes())
         else:
@@ -147,7 +157,7 @@ class Frame:
 
         Near copies show in these: distances between discrete values jump.
         """
-        numbers = [c for c in self.columns if c.kind is Kind.NUMBER]
+        numbers = [c for c in self.columns if c.kind.numeric]
         found = [_as_numbers(c)[0] for c in numbers if len(np.unique(c.values)) > len(self) / 2]
         return np.stack(found or [np.zeros(len(self), np.float32)], axis=1)
 
@@ -166,7 +176,7 @@ class Frame:
 
 def _as_numbers(column: Column) -> list[Floats]:
     absent = column.missing
-    if column.kind is not Kind.NUMBER or not absent.any():
+    if not (column.kind.numeric and absent.any()):
         return [column.values.astype(np.float32)]
     known = column.values[~absent].astype(np.float64)
     mean = known.mean() if len(known) else 0.0
@@ -203,11 +213,27 @@ class Builder:
     def add(self, cells: pa.Array, start: int) -> None:
         """Add a chunk whose first row is number `start`, counting from 0."""
         textual = self.kind is Kind.CATEGORY
-        numbers = None if textual and self.known else as_numbers(cells)
+        numbers = None if textual and self.known else self._in_numbers(cells, start)
         if numbers is None or textual:
             self._add_texts(cells, start)
         else:
             self._add_numbers(cells, numbers, start)
+
+    def _in_numbers(self, cells: pa.Array, start: int) -> NDArray[Any] | None:
+        """Return cells as numbers, or None if they are texts; dates are in days."""
+        if self.kind is not Kind.DATE or is_temporal(cells.type):
+            return as_numbers(cells)
+        words, places = _encoded(cells)
+        days = [math.nan if is_missing(word) else days_of(word) for word in words]
+        wrong = np.array([day is None for day in days])[places]
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise DataError(
+                f"{self._at(start + row)}: {words[places[row]]!r} is not a date as 2020-02-01, but "
+                "the column has dates; correct it, or leave it empty"
+            )
+        found: NDArray[Any] = np.array(days, np.float64)[places]
+        return found
 
     def _add_numbers(self, cells: pa.Array, numbers: NDArray[Any], start: int) -> None:
         part = self.room[start : start + len(numbers)]
@@ -217,7 +243,7 @@ class Builder:
         if not finite.all() and (infinite := np.isinf(part)).any():
             self._refuse_infinite(cells, int(infinite.argmax()), start)
         if self.kind is None and finite.any():
-            self.kind = Kind.NUMBER
+            self.kind = Kind.DATE if is_temporal(cells.type) else Kind.NUMBER
 
     def _refuse_infinite(self, cells: pa.Array, row: int, start: int) -> None:
         raise DataError(
@@ -276,8 +302,8 @@ class Builder:
 
     def column(self, n: int) -> Column:
         """Return the column of n rows."""
-        if self.kind is Kind.NUMBER:
-            return Column(self.name, Kind.NUMBER, self.room[:n])
+        if self.kind is not None and self.kind.numeric:
+            return Column(self.name, self.kind, self.room[:n])
         if self.kind is None:
             raise DataError(
                 f"{self.where}: column {self.name!r} has no value at all; "
@@ -285,6 +311,8 @@ class Builder:
             )
         values, words = self._categories(n)
         if not self.known:
+            if all(map(is_date, words)):
+                return self._dates(values, words)
             self._check_texts(values, words)
             if truth_words(list(words)):
                 return self._boolean(values, words)
@@ -313,14 +341,20 @@ class Builder:
         truth = np.array([*(TRUTH[word.lower()] for word in words), MISSING_CODE], np.int32)
         return Column(self.name, Kind.BOOLEAN, truth[values], ("false", "true"))
 
+    def _dates(self, values: NDArray[np.int32], words: tuple[str, ...]) -> Column:
+        days = [days_of(word) for word in words]
+        if None in days:
+            raise DataError(
+                f"{self.where}: column {self.name!r} has dates or times such as "
+                f"{words[days.index(None)]!r}, whose order is not known; write them with the year "
+                f"first, as 2020-02-01, or leave the column out with --drop {self.name}"
+            )
+        found = np.array([*days, math.nan], self.room.dtype)[values]
+        return Column(self.name, Kind.DATE, found)
+
     def _check_texts(self, values: NDArray[np.int32], words: tuple[str, ...]) -> None:
         out = f"leave it out with --drop {self.name}"
         self._check_odd(values, words)
-        if all(is_date(word) for word in words):
-            raise DataError(
-                f"{self.where}: column {self.name!r} has dates or times ({words[0]!r}); turn them "
-                f"into numbers, such as days since a fixed day, or {out}"
-            )
         if all(is_number(word.translate(_DECIMAL_COMMA)) for word in words):
             raise DataError(
                 f"{self.where}: column {self.name!r} has decimal commas ({words[0]!r}); "

@@ -67,7 +67,7 @@ def read_matched(
     columns = []
     for column in frame.columns:
         known = None if spellings is None else spellings.get(column.name, ())
-        if column.kind is not Kind.NUMBER:
+        if not column.kind.numeric:
             column = _respelled(column, kinds[column.name], known, where)
         columns.append(column)
     return replace(frame, columns=tuple(columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["Layout", "Rows", "table_of"]
 
 Array = NDArray[Any]
 _Level = str | bool | int | float
+_MICROSECONDS = 86_400 * 10**6  # of a day
 
 
 class Rows(np.ndarray[Any, Any]):
@@ -189,6 +191,8 @@ class Layout(BaseModel):
         if self.library != "pandas":
             whom = "lists" if self.library == "list" else f"data frames of {self.library}"
             raise DataError(f"the classifier takes {whom} with the types that were fitted")
+        if self.names is None and Kind.DATE in self.kinds:
+            raise DataError("the classifier was fitted to an array of dates; give such an array")
         pairs = zip(frame.columns, self.kinds, strict=True)
         columns = {column.name: _values(column, kind) for column, kind in pairs}
         if self.types is None:
@@ -230,12 +234,16 @@ class Layout(BaseModel):
         import pandas as pd
 
         plain = pd.Series(values, dtype=values.dtype)
+        kind = (self.types or ())[list(self.by_name).index(name)]
+        if self.by_name[name] is Kind.DATE:
+            plain = pd.to_datetime((plain * _MICROSECONDS).round(), unit="us")
+            plain = plain.dt.tz_localize("UTC") if ", " in kind else plain
         if name in self.levels:
             known = list(self.levels[name])
             new = [value for value in plain.dropna().unique() if value not in known]
             return pd.Series(pd.Categorical(plain, categories=[*known, *new]))
         try:
-            typed = plain.astype((self.types or ())[list(self.by_name).index(name)])
+            typed = plain.astype(kind)
         except (TypeError, ValueError):
             return plain
         same = (typed == plain) | (typed.isna() & plain.isna())
@@ -254,7 +262,10 @@ def _kind(column: Array) -> Kind:
     there = [] if column.dtype.kind != "O" else [v for v in column if not is_missing(v)]
     if column.dtype.kind == "b" or (there and all(isinstance(v, bool | np.bool_) for v in there)):
         return Kind.BOOLEAN
-    return Kind.NUMBER if is_numeric(column) else Kind.CATEGORY
+    if not is_numeric(column):
+        return Kind.CATEGORY
+    dates = column.dtype.kind == "M" or (there and all(isinstance(v, date | time) for v in there))
+    return Kind.DATE if dates else Kind.NUMBER
 
 
 def _fits(column: Array, kind: Kind) -> bool:
@@ -262,7 +273,8 @@ def _fits(column: Array, kind: Kind) -> bool:
     if column.dtype.kind == "O" and all(map(is_missing, column)):
         return True
     found = _kind(column)
-    return found is kind or (kind is Kind.NUMBER and found is Kind.BOOLEAN)  # True is 1
+    # True is 1, and earlier versions recorded dates as numbers.
+    return found is kind or (kind is Kind.NUMBER and found is not Kind.CATEGORY)
 
 
 def _texts(column: Array) -> list[str]:
@@ -303,7 +315,7 @@ def _array(columns: list[Array]) -> Array:
 
 def _values(column: Column, kind: Kind) -> Array:
     """Return numbers with NaN for missing ones, or truth values or texts with None for them."""
-    if column.kind is Kind.NUMBER:
+    if column.kind.numeric:
         return column.values.astype(np.float64)
     words: list[Any] = [*column.categories, None]
     if kind is Kind.BOOLEAN:

@@ -20,6 +20,7 @@ import numpy as np
 
 from pacbayes.data.arrays import check_memory
 from pacbayes.data.dataset import DataError
+from pacbayes.data.frame import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,12 +140,18 @@ def _is_text(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def check_type(where: str, name: str, kind: pa.DataType) -> None:
-    """Raise DataError if a column has neither numbers nor truth values nor texts."""
+def check_type(where: str, name: str, kind: pa.DataType, known: Kind | None = None) -> None:
+    """Raise DataError if a column has no numbers, dates, truth values or texts.
+
+    Args:
+        known: its kind in the training set.
+    """
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
     out = f"leave it out with --drop {name}"
+    if types.is_temporal(kind) and known in (None, Kind.DATE):
+        return
     if types.is_temporal(kind):
         raise DataError(
             f"{where}: column {name!r} has dates or times ({kind}); turn them into numbers, such "

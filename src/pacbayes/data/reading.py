@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pacbayes.data.cells import is_missing, is_number
+from pacbayes.data.cells import is_date, is_missing, is_number
 from pacbayes.data.dataset import DataError, Floats
 from pacbayes.data.frame import Builder, Frame, Kind
 from pacbayes.data.opening import Opened, check_type, open_frame, open_parquet, open_text
@@ -40,7 +40,8 @@ def read_frame(
     """Read a CSV file (also gzip), a Parquet file or a data frame.
 
     A value may be missing: empty, `?`, NA, N/A, NaN or null, in any case. A column of texts is
-    categorical, or boolean if its texts are true and false, or yes and no.
+    categorical, or boolean if its texts are true and false, or yes and no. Dates and times are in
+    days since 1970-01-01; as texts they begin with the year.
 
     Args:
         source: a path, or a data frame that exports Arrow (pandas, polars and others).
@@ -117,7 +118,7 @@ def _build(
     for chunk in opened.chunks:
         for place, column in pairs:
             if n == 0:
-                check_type(opened.where, column.name, chunk[place].type)
+                check_type(opened.where, column.name, chunk[place].type, column.kind)
             column.add(chunk[place], n)
         n += len(chunk[0])
     if n == 0:
@@ -246,18 +247,20 @@ def _same_columns(opened: Opened, kinds: Mapping[str, Kind]) -> dict[str, Kind |
             f"{opened.where}: column {', '.join(map(repr, absent))} of the training set is missing"
             f"{hint}"
         )
-    number = Kind.NUMBER
-    return {name: number if kind is number else Kind.CATEGORY for name, kind in kinds.items()}
+    return {name: kind if kind.numeric else Kind.CATEGORY for name, kind in kinds.items()}
 
 
 def _check_header(where: str, frame: Frame) -> None:
-    """Refuse a first row that is an example: its text occurs again in its column."""
-    numbers = [column.name for column in frame.columns if column.kind is Kind.NUMBER]
-    if not all(is_number(name) or is_missing(name) for name in numbers):
-        return  # an example would have a number there
+    """Refuse a first row that is an example: it has a date of its column, or a text again."""
+    fits = {Kind.NUMBER: is_number, Kind.DATE: is_date}
+    numeric = [column for column in frame.columns if column.kind.numeric]
+    if not all(is_missing(c.name) or fits[c.kind](c.name) for c in numeric):
+        return  # an example would have a number or date there
     for column in frame.columns:
-        if column.name in column.categories:
+        again = column.name in column.categories
+        if again or (column.kind is Kind.DATE and is_date(column.name)):
+            why = "occurs again in its column" if again else "is a date as its column has"
             raise DataError(
-                f"{where}: the first row looks like an example, since {column.name!r} occurs "
-                "again in its column; add a header"
+                f"{where}: the first row looks like an example, since {column.name!r} {why}; "
+                "add a header"
             )

@@ -26,6 +26,7 @@ def plain(frame: Frame) -> list[Code]:
     """Return the codes that change nothing, which no row can have influenced."""
     nothing: dict[Kind, Code] = {
         Kind.NUMBER: {"fill": 0.0, "mean": 0.0, "scale": 1.0, "missing": False},
+        Kind.DATE: {"fill": 0.0, "mean": 0.0, "scale": 1.0, "missing": False},
         Kind.BOOLEAN: {"fill": False, "missing": False},
         Kind.CATEGORY: {"categories": [], "rare": [], "missing": False},
     }
@@ -39,12 +40,12 @@ def refit(frame: Frame, rows: Sequence[int] | Array) -> list[Code]:
 
 def _code(column: Column, rows: Array) -> Code:
     cells = column.values[rows].tolist()
-    if column.kind is Kind.NUMBER:
-        return _number(column.name, cells)
+    if column.kind in (Kind.NUMBER, Kind.DATE):
+        return {"kind": column.kind.value, "name": column.name, **_number(cells)}
     return _texts(column.name, [None if c < 0 else column.categories[c] for c in cells])
 
 
-def _number(name: str, cells: list[float]) -> Code:
+def _number(cells: list[float]) -> Code:
     given = sorted(cell for cell in cells if cell == cell)
     middle = given[(len(given) - 1) // 2 : len(given) // 2 + 1]  # one or two
     fill = sum(middle) / len(middle) if middle else 0.0
@@ -53,8 +54,7 @@ def _number(name: str, cells: list[float]) -> Code:
     mean = fsum(filled) / n
     spread = sqrt(fsum((cell - mean) * (cell - mean) for cell in filled) / n)
     scale = spread if max(filled) > min(filled) else 1.0
-    numbers = {"fill": fill, "mean": mean, "scale": scale, "missing": len(given) < n}
-    return {"kind": "number", "name": name, **numbers}
+    return {"fill": fill, "mean": mean, "scale": scale, "missing": len(given) < n}
 
 
 def _texts(name: str, words: list[str | None]) -> Code:
@@ -81,7 +81,7 @@ def features(frame: Frame, codes: Sequence[Mapping[str, Any]]) -> Array:
 
 def _parts(column: Column, code: Mapping[str, Any]) -> list[Array]:
     """Return the features of one column, each (n,)."""
-    if code["kind"] == "number":
+    if code["kind"] in ("number", "date"):
         values = column.values.astype(np.float64)
         absent = np.isnan(values)
         values[absent] = code["fill"]

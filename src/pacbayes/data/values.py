@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from itertools import pairwise
 from numbers import Number, Real
 from typing import Any
@@ -28,6 +30,7 @@ __all__ = [
 
 Array = NDArray[Any]
 _NUMBERS = 1_000_000  # of a block
+_EPOCH = datetime(1970, 1, 1)
 _BYTES = 16  # of the hash that stands for a row of numbers
 
 
@@ -58,13 +61,17 @@ def columns_of(X: Any) -> Iterator[Array]:
             "estimator= or candidates= that take it"
         )
     if hasattr(X, "iloc"):
-        return (np.asarray(X.iloc[:, i]) for i in range(X.shape[1]))
-    table = np.asarray(X)
-    if table.dtype.kind == "c":
-        raise ValueError("Complex data not supported; give real and imaginary parts as columns")
+        return (_real(np.asarray(X.iloc[:, i])) for i in range(X.shape[1]))
+    table = _real(np.asarray(X))
     if table.ndim != 2:
         raise ValueError(f"X must have rows and columns, got shape {table.shape}")
     return iter(table.T)
+
+
+def _real(array: Array) -> Array:
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported; give real and imaginary parts as columns")
+    return array
 
 
 def is_missing(value: Any) -> bool:
@@ -86,9 +93,26 @@ def numbers_of(column: Array) -> Array | None:
     if column.dtype.kind in "mM":
         known = ~np.isnat(column)
         return np.where(known, column.astype("i8"), np.nan)
-    if column.dtype.kind != "O" or not all(isinstance(v, Real) or is_missing(v) for v in column):
+    if column.dtype.kind != "O":
         return None
-    return np.array([np.nan if is_missing(v) else float(v) for v in column])
+    there = [value for value in column if not is_missing(value)]
+    if all(isinstance(value, Real | Decimal) for value in there):
+        number: Callable[[Any], float] = float
+    elif all(isinstance(value, date | time) for value in there):
+        number = _nanoseconds
+    else:
+        return None
+    return np.array([np.nan if is_missing(value) else number(value) for value in column])
+
+
+def _nanoseconds(value: date | time) -> float:
+    """Return a date or time as datetime64[ns] has it, in UTC where it has a zone."""
+    if isinstance(value, time):
+        value = datetime.combine(_EPOCH, value)
+    elif not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    since = value - _EPOCH.replace(tzinfo=None if value.tzinfo is None else timezone.utc)
+    return float(1000 * (since // timedelta(microseconds=1)))
 
 
 def is_table(X: Any) -> bool:

@@ -22,7 +22,7 @@ from torch.special import ndtr
 from pacbayes.choices import Predictor
 from pacbayes.data import DataError, DataSource
 from pacbayes.data.cells import MISSING, TRUTH
-from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
+from pacbayes.data.encoding import BooleanCode, CategoryCode, DateCode, Encoding, NumberCode
 from pacbayes.data.frame import Column, Kind
 from pacbayes.data.idx import cache_folder
 from pacbayes.data.named import DATASETS
@@ -37,6 +37,7 @@ from pacbayes.networks.predictors import scores
 __all__ = ["Library", "Rows", "is_table", "rows_for"]
 
 Array = NDArray[Any]
+_MICROSECONDS = 86_400 * 10**6  # of a day
 _ABSENT = 0.2  # share of the made-up cells that are missing
 _LEAST = 32  # made-up rows; more where a column has more categories
 
@@ -210,13 +211,24 @@ class Rows:
         import pyarrow as pa
         from pyarrow import parquet
 
-        arrays = [pa.array(cells.tolist()) for cells in self.cells.values()]
+        kinds = run.encoding.kinds
+        arrays = [_arrow(cells, kinds[name]) for name, cells in self.cells.items()]
         record = run.record.data  # a label, as the training set has: one column is no table
         label = pa.array([record.classes[0]] * len(self))
         names = [*self.cells, record.label or record.source.label or "label"]
         path = folder / "rows.parquet"
         parquet.write_table(pa.table([*arrays, label], names=names), path)
         return path
+
+
+def _arrow(cells: Array, kind: Kind) -> Any:
+    """Return cells of a column as an array of Arrow; dates, in days, as timestamps."""
+    import pyarrow as pa
+
+    if kind is not Kind.DATE:
+        return pa.array(cells.tolist())
+    moments = np.round(np.nan_to_num(cells) * _MICROSECONDS).astype("datetime64[us]")
+    return pa.array(moments, mask=np.isnan(cells))
 
 
 def is_table(run: Run) -> bool:
@@ -269,7 +281,7 @@ def _spread(n: int, limit: int) -> NDArray[np.int64]:
 
 def _cells(column: Column) -> Array:
     """Return the cells of a column; a missing text is empty."""
-    if column.kind is Kind.NUMBER:
+    if column.kind.numeric:
         return column.values.astype(np.float64)
     return column.texts().astype(object)
 
@@ -292,6 +304,8 @@ def _made_up(encoding: Encoding, limit: int) -> Rows:
     for code in encoding.columns:
         if isinstance(code, NumberCode):
             cells[code.name] = rng.normal(code.mean, code.scale, count)
+            if isinstance(code, DateCode):  # whole days, which all formats hold alike
+                cells[code.name] = np.round(cells[code.name])
             cells[code.name][missing & (rng.random(count) < _ABSENT)] = np.nan
         else:
             every = np.array(texts[code.name], object)

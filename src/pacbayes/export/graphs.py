@@ -51,6 +51,7 @@ _NOT_FINITE = "refused_number_missing_or_too_large"
 _BAD_TEXT = "refused_text_missing_or_with_spaces_around_it"
 _MEANINGS = {
     Kind.NUMBER: "number; NaN where it is missing",
+    Kind.DATE: "date, in days since 1970-01-01; NaN where it is missing",
     Kind.BOOLEAN: "true, false, yes or no, in any case; empty where it is missing",
     Kind.CATEGORY: "category; empty where it is missing",
 }

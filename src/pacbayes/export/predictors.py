@@ -85,7 +85,7 @@ class RawColumn:
     @property
     def numeric(self) -> bool:
         """Whether its cells are numbers."""
-        return self.kind is Kind.NUMBER
+        return self.kind.numeric
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pacbayes.certificates.explanation import (
 )
 from pacbayes.choices import Predictor
 from pacbayes.data import Dataset
-from pacbayes.data.encoding import BooleanCode, CategoryCode, Encoding, NumberCode
+from pacbayes.data.encoding import BooleanCode, CategoryCode, DateCode, Encoding, NumberCode
 from pacbayes.data.source import DataSource
 from pacbayes.defaults import for_module
 from pacbayes.folders.folder import Run
@@ -242,7 +242,7 @@ def _encoded(encoding: Encoding) -> Table:
 def _number(code: NumberCode) -> Row:
     same = (code.mean, code.scale) == (0, 1)
     done = "as it is" if same else f"(x − {code.mean:.6g})/{code.scale:.6g}"
-    return (code.name, "number", done, _missing(f"{code.fill:.6g}", code.missing))
+    return (code.name, code.kind, done, _missing(f"{code.fill:.6g}", code.missing))
 
 
 def _boolean(code: BooleanCode) -> Row:
@@ -268,6 +268,7 @@ def _listed(words: tuple[str, ...]) -> str:
 
 _ROWS: dict[type, Callable[..., Row]] = {
     NumberCode: _number,
+    DateCode: _number,
     BooleanCode: _boolean,
     CategoryCode: _category,
 }
