@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 __all__ = [
     "Activation",
     "Augmentation",
+    "Basis",
     "Device",
     "Engine",
     "Estimator",
@@ -22,6 +23,7 @@ __all__ = [
 
 Activation = Literal["relu", "sigmoid", "sign"]
 Augmentation = Literal["none", "images", "crops"]
+Basis = Literal["none", "eigen"]
 Device = Literal["cpu", "cuda", "mps", "auto"]
 Engine = Literal["auto", "torch", "native"]
 Estimator = Literal[

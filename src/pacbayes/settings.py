@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pacbayes.choices import (
     Activation,
     Augmentation,
+    Basis,
     Engine,
     Estimator,
     Objective,
@@ -120,6 +121,14 @@ class Settings(BaseModel):
             flags=("--learned-scale/--unit-scale",),
         ),
     ] = False
+    basis: Annotated[
+        Basis,
+        _network(
+            "Basis of the inputs in which Q is diagonal: none of its own, or that of their "
+            "eigenvectors.  [default: none]",
+            networks=("dense",),
+        ),
+    ] = "none"
     prior_scale: Annotated[
         float,
         _prior(
@@ -127,6 +136,13 @@ class Settings(BaseModel):
         ),
     ] = Field(1.0, ge=1e-9, le=1e9)  # float32 has squares of these
     prior_scales: tuple[float, ...] = ()  # all that are tried, prior_scale included; each pays
+    prior_smooth: Annotated[
+        float,
+        _prior(
+            "How much smoother than noise P expects images to be, such as 2.  [default: 0]",
+            networks=("dense",),
+        ),
+    ] = Field(0.0, ge=0, le=16)
     prior_fraction: Annotated[
         float,
         _prior(
@@ -234,7 +250,20 @@ class Settings(BaseModel):
             raise ValueError("reinforce needs hidden layers, got no widths")
         self._check_scales()
         self._check_samples()
+        self._check_basis()
         return self
+
+    def _check_basis(self) -> None:
+        if self.basis != "none" and not self.learned_scale:
+            raise ValueError(
+                "a basis has no effect on fixed standard deviations; use --learned-scale "
+                "(learned_scale=True) or leave out --basis"
+            )
+        asked = "basis" if self.basis != "none" else "smooth prior" if self.prior_smooth else None
+        if asked and self.prior_fraction:
+            raise ValueError(f"a {asked} is for data-free priors; leave out the prior's fraction")
+        if asked and self.estimator.startswith("reinforce"):
+            raise ValueError(f"{self.estimator} does not take a {asked}; use another estimator")
 
     def _check_scales(self) -> None:
         scales = self.prior_scales

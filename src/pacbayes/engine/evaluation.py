@@ -18,8 +18,10 @@ from pacbayes.engine.library import library
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS, sign_of
 from pacbayes.networks.bodies import Dense
-from pacbayes.networks.families.diagonal import GaussianLinear, law_of, variance
-from pacbayes.networks.network import Network
+from pacbayes.networks.families import law_of
+from pacbayes.networks.families.diagonal import GaussianLinear, variance
+from pacbayes.networks.families.rotated import Rotated
+from pacbayes.networks.network import Network, first_layer
 from pacbayes.networks.sampler import Places, Sampler, TorchSampler, is_placed
 
 __all__ = ["NativeSampler", "sampler"]
@@ -42,13 +44,15 @@ class NativeSampler:
     """The draws of the native engine."""
 
     rows = 100_000  # it has smaller blocks of its own
-    steady = True
 
     def __init__(self, network: Network) -> None:
         if not self.takes(network):
             raise ValueError("the native engine draws dense networks of one activation, on the CPU")
         network.seal_prior()
         self._outputs, self._layers = network.outputs, _layers(network)
+        self._first = first_layer(network).weight
+        self.steady = not isinstance(self._first, Rotated)  # whose basis PyTorch multiplies by
+        self._last: tuple[Tensor, Tensor] | None = None  # inputs, and the same in the basis
         self._activation = _ACTIVATIONS[_functions(network)[0]]
         self._step = quadrature.accuracy(network.outputs)[0] or 0.0
         self._task = network.task
@@ -65,6 +69,9 @@ class NativeSampler:
         tensors = [*network.parameters(), *network.buffers()]
         return (
             all(type(layer) is GaussianLinear for layer in (*body.layers, network.layer))
+            and not any(
+                isinstance(layer.weight, Rotated) for layer in (*body.layers, network.layer)[1:]
+            )
             and all(rule in FUNCTIONS for rule in body.rules)
             and len(set(_functions(network))) == 1
             and _functions(network)[0] in _ACTIVATIONS
@@ -89,6 +96,14 @@ class NativeSampler:
         self._run(x, None, places, out)
         return out.transpose(0, 1).squeeze(-1) if self._outputs == 1 else out.transpose(0, 1)
 
+    def _seen(self, x: Tensor) -> Tensor:
+        """Return inputs as the first layer sees them; those of the last call are kept."""
+        if self.steady:
+            return x
+        if self._last is None or not torch.equal(self._last[0], x):
+            self._last = x.clone(), self._first.seen(x)
+        return self._last[1]
+
     def _run(self, x: Tensor, labels: Tensor | None, places: Places, out: Tensor) -> None:
         native = library()
         assert native is not None
@@ -99,7 +114,7 @@ class NativeSampler:
                 f"the engine needs examples of shape ({len(places)}, {widths[0]}),"
                 f" got {tuple(x.shape)}"
             )
-        features = x.detach().double().contiguous()
+        features = self._seen(x.detach().double()).contiguous()
         examples = np.ascontiguousarray(places.examples)
         arrays = [t for layer in layers for t in layer]
         units = [-1.0 if t[2].dim() == 2 else t[2].item() for t in layers]

@@ -17,7 +17,8 @@ from pacbayes.engine.library import Engine, address, unfit
 from pacbayes.networks.activations import leave_one_out
 from pacbayes.networks.architecture import DenseArchitecture
 from pacbayes.networks.bodies import Dense
-from pacbayes.networks.families.diagonal import Gaussian, law_of, trained, variance
+from pacbayes.networks.families import law_of
+from pacbayes.networks.families.diagonal import Gaussian, trained, variance
 from pacbayes.networks.network import Network
 
 __all__ = ["NativeEngine", "unsupported"]
@@ -200,7 +201,9 @@ _ESTIMATORS = {
 def _architecture(network: Network) -> DenseArchitecture | None:
     """Return what the network was built from, if it still is that."""
     architecture = network.architecture
-    return architecture if architecture and architecture.describes(network) else None
+    if architecture is None or architecture.turned:  # `without_basis` is trained in its place
+        return None
+    return architecture if architecture.describes(network) else None
 
 
 def _estimator(architecture: DenseArchitecture) -> Estimator:

@@ -26,8 +26,10 @@ from pacbayes.data.frame import Kind
 from pacbayes.networks import quadrature
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense, Deterministic, Evaluated
-from pacbayes.networks.families.diagonal import GaussianLinear, drawn, law_of
-from pacbayes.networks.network import Network
+from pacbayes.networks.families import law_of
+from pacbayes.networks.families.diagonal import GaussianLinear, drawn
+from pacbayes.networks.families.rotated import Rotated
+from pacbayes.networks.network import Network, first_layer
 from pacbayes.networks.posterior import gaussians
 
 __all__ = [
@@ -141,7 +143,8 @@ def explicit(
         if outputs == 1:
             meaning = "mean output over the draws, from -1 to 1"
     else:
-        module, meaning = _One(weights or {}, units, front), "output of the last layer"
+        known = _of_inputs(network, weights or {})
+        module, meaning = _One(known, units, front), "output of the last layer"
     x = Port("x", ("batch", features), "float32", "features as in the run's data, finite")
     noise = [
         Port(f"noise_{i}", s, "float64", NORMAL if "batch" in s else SHARED)
@@ -149,6 +152,15 @@ def explicit(
     ]
     label = Port("label", ("batch",), "int64", "index into the classes")
     return Explicit(module.eval(), (x, *noise), (_score(outputs, meaning), label))
+
+
+def _of_inputs(network: Network, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return weights for the inputs as they are, where those of the first layer have a basis."""
+    first = first_layer(network).weight
+    if not isinstance(first, Rotated):
+        return weights
+    name = next(name for name, g in gaussians(network).items() if g is first)
+    return {**weights, name: weights[name] @ first.coordinates.T}
 
 
 def _hidden(body: Body) -> tuple[Sequence[GaussianLinear], list[_Unit]]:
@@ -190,6 +202,7 @@ class _Layer(nn.Module):
     bias: Tensor
     variance: Tensor
     bias_variance: Tensor
+    basis: Tensor | None
 
     def __init__(self, layer: GaussianLinear) -> None:
         super().__init__()
@@ -197,8 +210,12 @@ class _Layer(nn.Module):
         of = {"mean": layer.weight.mean, "bias": layer.bias.mean, "variance": layer.weight.variance}
         for name, value in (*of.items(), ("bias_variance", layer.bias.variance)):
             self.register_buffer(name, value.detach().clone())
+        weight = layer.weight
+        basis = weight.coordinates.clone() if isinstance(weight, Rotated) else None
+        self.register_buffer("basis", basis)
 
     def forward(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        a = a if self.basis is None else a @ self.basis
         mean, squares = linear(a, self.mean, self.bias), a.square()
         if self.equal:
             spread = self.variance * squares.sum(-1, keepdim=True) + self.bias_variance

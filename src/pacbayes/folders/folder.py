@@ -39,7 +39,7 @@ from pacbayes.files import (
 from pacbayes.folders.record import DataRecord, RunRecord, read_manifest, versions
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.networks.posterior import gaussians
+from pacbayes.networks.posterior import gaussians, saved_posterior
 from pacbayes.networks.predictors import prior_weights
 from pacbayes.settings import Settings
 from pacbayes.training.blueprint import Blueprint, Named, allowed_copy
@@ -285,7 +285,7 @@ class Run:
             code = allowed_copy(self.folder, network.architecture.sha256)
         sizes = self.settings, self.record.data.features, len(self.record.data.classes)
         if network is None:
-            return Blueprint(*sizes)
+            return Blueprint(*sizes, shape=self.record.data.shape or ())
         return Blueprint(*sizes, network.architecture, network.shape, code, network.groups)
 
     def build_network(self) -> Network:
@@ -308,8 +308,7 @@ class Run:
             )
         network = self.build_network()
         posterior, prior = self.load_own("posterior.safetensors")[0], self.load_prior()
-        trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
-        self._check_tensors("posterior", posterior, trained)
+        self._check_tensors("posterior", posterior, saved_posterior(network))
         self._check_tensors("prior", prior, network.prior_state())
         network.load_state_dict(network.state_dict() | posterior | prior)
         return network

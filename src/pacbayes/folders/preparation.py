@@ -311,10 +311,12 @@ def _plan(
         classes=data.classes,
         features_sha256=features_sha256(data.encoding),
         label=_label(data),
+        shape=data.shape if settings.prior_smooth else None,
         names=data.names,
     )
-    blueprint = Blueprint(settings, record.features, len(data.classes))
+    blueprint = Blueprint(settings, record.features, len(data.classes), shape=record.shape or ())
     if network is not None:
+        _refuse_basis(settings)
         shape = data.shape or (record.features,)
         blueprint = replace(
             blueprint, architecture=network.architecture, shape=shape, code=network.code
@@ -323,6 +325,13 @@ def _plan(
         blueprint = replace(blueprint, groups=_classes_of_finer(data, network))
     plain = data.encoding is None or data.encoding.plain
     return _Plan(record, blueprint, own, bound, plain)
+
+
+def _refuse_basis(settings: Settings) -> None:
+    """Raise ValueError if settings have a basis or a smooth prior, which are for dense networks."""
+    for name, idle in (("basis", "none"), ("prior_smooth", 0.0)):
+        if getattr(settings, name) != idle:
+            raise ValueError(f"{name} is for dense networks; leave it out")
 
 
 def _classes_of_finer(data: Dataset, network: Choice | None) -> tuple[int, ...]:

@@ -59,6 +59,7 @@ class DataRecord(BaseModel):
     classes: tuple[str, ...] = Field(min_length=2)
     features_sha256: str | None = None  # of features.json, where the data are a table
     label: str | None = None  # label column of a table
+    shape: tuple[int, ...] | None = None  # of an image, where the prior expects smooth ones
     names: tuple[str, ...] | None = None  # of the features, where they have any
     remarks: tuple[str, ...] = ()  # on what is unusual in the examples, but allowed
 
@@ -102,8 +103,11 @@ class RunRecord(_Manifest):
         if self.network is not None:
             return self.network.architecture.title
         s = self.settings
-        dense = DenseArchitecture.of(s, self.data.features, len(self.data.classes))
-        return f"{'-'.join(map(str, dense.sizes))} {s.activation if s.widths else 'linear'}"
+        sizes = self.data.features, len(self.data.classes), self.data.shape
+        dense = DenseArchitecture.of(s, *sizes)
+        title = f"{'-'.join(map(str, dense.sizes))} {s.activation if s.widths else 'linear'}"
+        title += " in the eigenbasis" if s.basis == "eigen" else ""
+        return title + (f", smooth prior {s.prior_smooth:g}" if s.prior_smooth else "")
 
 
 def _layer_names(network: ModuleRecord) -> dict[str, str]:

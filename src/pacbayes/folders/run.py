@@ -38,7 +38,7 @@ from pacbayes.folders.preparation import prepare, prior_steps, withdraw
 from pacbayes.folders.record import versions
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
-from pacbayes.networks.posterior import Weights
+from pacbayes.networks.posterior import Weights, saved_posterior
 from pacbayes.settings import Settings
 from pacbayes.training.blueprint import Choice
 from pacbayes.training.checkpoints import restore
@@ -95,8 +95,8 @@ def _training(run: Run, data: Dataset, device: torch.device) -> Iterator[Progres
 
     yield from run_to_end(trainer, save)
     save_json(run.folder / "history.json", [asdict(e) for e in trainer.history])
-    trained = {name for name, p in trainer.network.named_parameters() if p.requires_grad}
-    best = {name: tensor.to(CPU) for name, tensor in trainer.best.items() if name in trained}
+    kept = saved_posterior(trainer.model) | trainer.best
+    best = {name: kept[name].to(CPU) for name in saved_posterior(trainer.model)}
     save_tensors(run.folder / "posterior.safetensors", best, owner)
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
 from torch import nn
 
-from pacbayes.choices import Activation, Estimator
+from pacbayes.choices import Activation, Basis, Estimator
 from pacbayes.data.tasks import Task, task_of
 from pacbayes.networks import activations, heads
 from pacbayes.networks.activations import Rule, leave_one_out, no_baseline
 from pacbayes.networks.bodies import Body, Dense, Deterministic
-from pacbayes.networks.families.diagonal import GaussianLinear
+from pacbayes.networks.families.diagonal import Gaussian, GaussianLinear
+from pacbayes.networks.families.rotated import Rotated, Smoothness
 from pacbayes.networks.heads import Head
 from pacbayes.networks.network import Baseline, Network
 from pacbayes.randomness import seeded
@@ -60,6 +62,9 @@ class DenseArchitecture:
             `reinforce` are not rules of a layer: the training loop draws weights for them.
         scale: prior standard deviation of every weight and bias.
         learned_scale: whether the posterior's standard deviations are trained.
+        basis: in which Q over the first layer's weights is diagonal: that of the inputs, or the
+            eigenbasis of those that training sees.
+        smoothness: that the prior of the first layer expects of images.
     """
 
     inputs: int
@@ -69,6 +74,8 @@ class DenseArchitecture:
     estimator: Estimator = "leave-one-out"
     scale: float = 1.0
     learned_scale: bool = False
+    basis: Basis = "none"
+    smoothness: Smoothness | None = None
 
     def __post_init__(self) -> None:
         if min(self.inputs, *self.widths, 1) < 1:
@@ -76,6 +83,7 @@ class DenseArchitecture:
         for name, value, choices in (
             ("activation", self.activation, get_args(Activation)),
             ("estimator", self.estimator, get_args(Estimator)),
+            ("basis", self.basis, get_args(Basis)),
         ):
             if value not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
@@ -92,8 +100,14 @@ class DenseArchitecture:
             )
 
     @classmethod
-    def of(cls, settings: Settings, inputs: int, classes: int = 2) -> DenseArchitecture:
-        """Return the architecture that settings describe, for data of a given size."""
+    def of(
+        cls,
+        settings: Settings,
+        inputs: int,
+        classes: int = 2,
+        shape: tuple[int, ...] | None = None,
+    ) -> DenseArchitecture:
+        """Return the architecture that settings describe, for data of a given size and shape."""
         return cls(
             inputs,
             settings.widths,
@@ -102,7 +116,18 @@ class DenseArchitecture:
             settings.estimator,
             settings.prior_scale,
             settings.learned_scale,
+            settings.basis,
+            _smoothness(settings.prior_smooth, inputs, shape),
         )
+
+    @property
+    def turned(self) -> bool:
+        """Whether Q or P of the first layer is diagonal in another basis than that of inputs."""
+        return self.basis != "none" or self.smoothness is not None
+
+    def without_basis(self) -> DenseArchitecture:
+        """Return the architecture of the same network for inputs in its basis."""
+        return replace(self, basis="none", smoothness=None)
 
     @property
     def task(self) -> Task:
@@ -131,9 +156,17 @@ class DenseArchitecture:
             GaussianLinear(d, e, scale=self.scale, learned_scale=self.learned_scale)
             for d, e in pairwise(self.sizes)
         )
+        if self.turned:
+            first = layers[0] if layers else last
+            first.weight = Rotated(first.weight, self.smoothness)
         rules, head, baseline = self._estimation
         body: Body = Dense(layers, rules) if layers else Deterministic(nn.Identity())
         return Network(body, last, head, baseline, architecture=self)
+
+    @property
+    def _families(self) -> list[type[Gaussian]]:
+        """Families of the layers' weights."""
+        return [Rotated if self.turned else Gaussian, *[Gaussian] * len(self.widths)]
 
     def describes(self, network: Network) -> bool:
         """Return whether a network still is what was built: layers, rules, head and baseline."""
@@ -143,6 +176,7 @@ class DenseArchitecture:
         shapes = [(layer.weight.learned_scale, *layer.weight.mean.shape) for layer in layers]
         return (
             shapes == [(self.learned_scale, e, d) for d, e in pairwise(self.sizes)]
+            and [type(layer.weight) for layer in layers] == self._families
             and (bool(self.widths) or _is_identity(network.body))
             and getattr(network.body, "rules", []) == rules
             and network.head is head
@@ -171,9 +205,28 @@ def dense_network(
     return architecture.build()
 
 
-def build_network(settings: Settings, inputs: int, classes: int = 2) -> Network:
-    """Build the dense network that settings describe, its prior drawn from their seed."""
+def _smoothness(power: float, inputs: int, shape: tuple[int, ...] | None) -> Smoothness | None:
+    """Return what a prior expects of images, (height, width) or (channels, height, width)."""
+    if not power:
+        return None
+    whole = (1, *shape) if shape is not None and len(shape) == 2 else tuple(shape or ())
+    if len(whole) != 3 or math.prod(whole) != inputs:
+        raise ValueError(
+            f"a smooth prior needs images, got {inputs} features without their places; leave out "
+            "--prior-smooth (prior_smooth=)"
+        )
+    return Smoothness(whole, power)
+
+
+def build_network(
+    settings: Settings, inputs: int, classes: int = 2, shape: tuple[int, ...] | None = None
+) -> Network:
+    """Build the dense network that settings describe, its prior drawn from their seed.
+
+    Args:
+        shape: of an image, for a smooth prior.
+    """
     with seeded(settings.seed, "prior"):
-        network = DenseArchitecture.of(settings, inputs, classes).build()
+        network = DenseArchitecture.of(settings, inputs, classes, shape).build()
     network.set_prior_seed(None if settings.prior_fraction else settings.seed)
     return network

@@ -16,13 +16,14 @@ from pacbayes.networks import activations, heads
 from pacbayes.networks.activations import Draw, estimate, no_baseline
 from pacbayes.networks.bodies import Body, Dense, Freshness, Sampled
 from pacbayes.networks.families.diagonal import GaussianLinear
+from pacbayes.networks.families.rotated import Rotated
 from pacbayes.networks.heads import Head
 from pacbayes.networks.posterior import digest_outside, digest_prior, names_of_posterior
 
 if TYPE_CHECKING:
     from pacbayes.networks.architecture import DenseArchitecture
 
-__all__ = ["LARGEST_SUM", "Baseline", "Network", "exact_aggregate"]
+__all__ = ["LARGEST_SUM", "Baseline", "Network", "exact_aggregate", "first_layer", "without_basis"]
 
 Baseline = Callable[[Tensor], Tensor | float]
 
@@ -153,6 +154,32 @@ class Network(nn.Module):
 
 
 LARGEST_SUM = 2**24  # conditional probabilities in one layer's table, about 128 MB in float64
+
+
+def first_layer(network: Network) -> GaussianLinear:
+    """Return the Gaussian layer that sees a network's inputs, or its body's activations."""
+    return network.body.layers[0] if isinstance(network.body, Dense) else network.layer
+
+
+def without_basis(network: Network) -> Network:
+    """Return the same Q and P as diagonal Gaussians, for inputs that the first layer has `seen`.
+
+    It shares all parameters, so that whoever trains the one trains the other. A network without a
+    basis is returned as it is.
+    """
+    first = first_layer(network)
+    if not isinstance(first.weight, Rotated):
+        return network
+    layer = GaussianLinear(0, 0)  # whose tensors are replaced
+    layer.weight, layer.bias = first.weight.as_diagonal(), first.bias
+    body, last, architecture = network.body, network.layer, network.architecture
+    if isinstance(body, Dense):
+        body = Dense([layer, *list(body.layers)[1:]], body.rules)
+    else:
+        last = layer
+    if architecture is not None:
+        architecture = architecture.without_basis()
+    return Network(body, last, network.head, network.baseline, architecture=architecture)
 
 
 def exact_aggregate(network: Network, x: Tensor) -> Tensor:

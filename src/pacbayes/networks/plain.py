@@ -25,7 +25,9 @@ from pacbayes.data.tasks import Binary, Classes, Task
 from pacbayes.devices import in_float64, wide
 from pacbayes.networks.activations import FUNCTIONS
 from pacbayes.networks.bodies import Body, Dense, Deterministic, Evaluated, Sampled, place
-from pacbayes.networks.families.diagonal import Gaussian, GaussianLinear, law_of, rebuilt
+from pacbayes.networks.families import law_of, rotated
+from pacbayes.networks.families.diagonal import Gaussian, GaussianLinear, rebuilt
+from pacbayes.networks.families.rotated import Rotated, Smoothness
 from pacbayes.networks.heads import HEADS
 from pacbayes.networks.network import Network
 from pacbayes.networks.outputs import ACTIVATIONS, OutputActivation, OutputNetwork, Strip
@@ -35,7 +37,7 @@ __all__ = ["holds_arrays", "plain_copy", "plain_tensor"]
 
 _Network = TypeVar("_Network", Network, OutputNetwork)
 _OWN = (
-    *(Network, OutputNetwork, GaussianLinear, Gaussian),
+    *(Network, OutputNetwork, GaussianLinear, Gaussian, Rotated, Smoothness),
     *(Dense, Deterministic, Sampled, Evaluated),
     *(Task, Binary, Classes, OutputActivation, Strip),
 )
@@ -43,7 +45,7 @@ _ADVICE = (
     "own posteriors cannot be certified yet: use the library's Gaussian layers and bodies as they "
     "are, and stochastic(module) for a module of your own"
 )
-_READ = ("training", "architecture", "baseline", "head", "rules", "places", "activation")
+_READ = ("training", "architecture", "baseline", "head", "rules", "places", "activation", "_bases")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _DEEP = 4  # levels of containers, closures and objects that are searched
 
@@ -154,14 +156,20 @@ def _layer(part: object, name: str) -> GaussianLinear:
 
 def _gaussian(part: object, name: str) -> Gaussian:
     """Build a Gaussian from the four tensors of another."""
-    state = _state(part, Gaussian, name)
+    family = Rotated if type(part) is Rotated else Gaussian
+    state = _state(part, family, name)
     both = {**state["_buffers"], **state["_parameters"]}
     tensors = {key: plain_tensor(tensor, f"{name}.{key}") for key, tensor in both.items()}
     for key, tensor in tensors.items():
         if not tensor.is_floating_point():
             raise _fault(f"{name}.{key} has numbers of the type {tensor.dtype}")
     try:
-        made = rebuilt(tensors, learned_scale="log_scale" in state["_parameters"])
+        learned = "log_scale" in state["_parameters"]
+        made = (
+            rebuilt(tensors, learned_scale=learned)
+            if family is Gaussian
+            else rotated.rebuilt(tensors, state.get("smoothness"), learned_scale=learned)
+        )
     except ValueError as error:
         raise _fault(f"{name}.{error}") from None
     _compare(part, made, name)

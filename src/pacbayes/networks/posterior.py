@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from pacbayes.devices import CPU
+from pacbayes.networks.families import diagonal, law_of, of_posterior, rounding
 from pacbayes.networks.families.diagonal import (
-    OF_POSTERIOR,
     Gaussian,
     divergence,
     drawn,
-    law_of,
     point_mass,
 )
+from pacbayes.networks.families.rotated import Rotated
 
 if TYPE_CHECKING:
     from pacbayes.networks.network import Network
@@ -42,6 +42,7 @@ __all__ = [
     "names_of_posterior",
     "outputs_key",
     "parts_of",
+    "saved_posterior",
     "weights_from",
 ]
 
@@ -118,7 +119,15 @@ def weights_from(module: nn.Module, generator: np.random.Generator) -> Weights:
 
 def names_of_posterior(module: nn.Module) -> set[str]:
     """Return the names of all tensors of Q, trained or not."""
-    return {f"{name}.{key}" for name in gaussians(module) for key in OF_POSTERIOR}
+    return {f"{name}.{key}" for name, g in gaussians(module).items() for key in of_posterior(g)}
+
+
+def saved_posterior(module: nn.Module) -> dict[str, Tensor]:
+    """Return what is saved of Q: trained parameters and bases. The rest is P's."""
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    every = gaussians(module).items()
+    bases = {f"{k}.reflections": g.reflections for k, g in every if isinstance(g, Rotated)}
+    return named | bases
 
 
 def kl(module: nn.Module) -> Tensor:
@@ -135,7 +144,8 @@ def kl(module: nn.Module) -> Tensor:
 def kl_by_part(module: nn.Module) -> dict[str, float]:
     """Return the same KL for every Gaussian, by its name in the network."""
     _refuse_parameters_outside(module)
-    return {name: divergence(law_of(g)).item() for name, g in gaussians(module).items()}
+    every = gaussians(module).items()
+    return {name: divergence(law_of(g)).item() + rounding(g, g.mean) for name, g in every}
 
 
 def digest_outside(module: nn.Module) -> str:
@@ -174,8 +184,10 @@ def digest_prior(module: nn.Module) -> str:
     """Return a SHA-256 of the priors of all Gaussians, the same in any precision."""
     hasher = hashlib.sha256()
     for g in gaussians(module).values():
-        for tensor in law_of(g).prior:
+        for tensor in diagonal.law_of(g).prior:
             hasher.update(tensor.detach().cpu().double().numpy().tobytes())
+        if isinstance(g, Rotated) and g.smoothness is not None:
+            hasher.update(str(g.smoothness).encode())
     return hasher.hexdigest()
 
 
@@ -192,8 +204,8 @@ def _refuse_parameters_outside(module: nn.Module) -> None:
 def draws_key(network: Network, x: Tensor, y: Tensor) -> bytes:
     """Return SHA-256 of every Gaussian of Q in the order of names, and of the bound set.
 
-    Means and logarithms of scales count as float64, features as float32 and labels as int64 class
-    indices, all little-endian.
+    Means and logarithms of scales count as float64, reflections of a basis and features as float32,
+    and labels as int64 class indices, all little-endian.
     """
     hasher = _of_posterior(network)
     hasher.update(_bytes(x, "<f4"))
@@ -212,8 +224,8 @@ def outputs_key(network: nn.Module, x: Tensor, y: Tensor) -> bytes:
 def _of_posterior(network: nn.Module) -> hashlib._Hash:
     hasher = hashlib.sha256()
     for _, g in sorted(gaussians(network).items()):
-        for tensor in law_of(g).posterior:
-            hasher.update(_bytes(tensor, "<f8"))
+        for key, tensor in of_posterior(g).items():
+            hasher.update(_bytes(tensor, "<f4" if key == "reflections" else "<f8"))
     return hasher
 
 

@@ -21,8 +21,9 @@ from pacbayes.devices import exact_device, wide
 from pacbayes.networks import activations
 from pacbayes.networks.activations import Draw
 from pacbayes.networks.bodies import Dense, Deterministic, Evaluated
-from pacbayes.networks.families.diagonal import GaussianLinear, Law, drawn, law_of, log_ratio
-from pacbayes.networks.network import Network
+from pacbayes.networks.families import law_of, rounding
+from pacbayes.networks.families.diagonal import GaussianLinear, Law, drawn, log_ratio
+from pacbayes.networks.network import Network, first_layer
 from pacbayes.networks.posterior import Weights, gaussians
 from pacbayes.networks.risk import majority_vote, predict_randomised
 from pacbayes.networks.sampler import Places, Sampler, TorchSampler, final_pair, is_placed
@@ -116,7 +117,10 @@ def prior_weights(module: nn.Module) -> Weights:
 def log_ratios(module: nn.Module, weights: Weights) -> dict[str, float]:
     """Return ln(dQ/dP) of every Gaussian at drawn weights, in float64."""
     every = sorted(gaussians(module).items())
-    return {name: log_ratio(law_of(g), weights[name]).item() for name, g in every}
+    return {
+        name: log_ratio(law_of(g), weights[name]).item() + rounding(g, weights[name])
+        for name, g in every
+    }
 
 
 @torch.no_grad()
@@ -134,6 +138,7 @@ def _scores(network: Network, weights: Weights, x: Tensor) -> Tensor:
     elif isinstance(network.body, Evaluated):
         own = _below(weights, "body.posterior.")
         a = torch.cat([network.body.checked(block, own) for block in a.split(_FEW)])
+    a = first_layer(network).weight.seen(a)
     for i, function in enumerate(functions):
         layer = f"body.layers.{i}"
         a = function(a @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"])

@@ -17,7 +17,8 @@ from pacbayes.data import Dataset
 from pacbayes.data.encoding import BooleanCode, CategoryCode, NumberCode
 from pacbayes.folders.folder import Run
 from pacbayes.folders.prediction import TestErrors, count_test_errors, draw_labels, votes_of
-from pacbayes.networks.families.diagonal import Gaussian, Law, law_of, ratio, shift
+from pacbayes.networks.families import law_of
+from pacbayes.networks.families.diagonal import Gaussian, Law, ratio, shift
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import gaussians
 from pacbayes.networks.predictors import prior_weights, scores

@@ -147,7 +147,7 @@ class Blueprint:
     def build(self) -> Network:
         """Build the network: its prior drawn from the seed, or still to be learned."""
         if self.architecture is None:
-            return build_network(self.settings, self.features, self.classes)
+            return build_network(self.settings, self.features, self.classes, self.shape or None)
         module = self._module()
         return self._stochastic(settled(module) if self.settings.prior_fraction else module)
 

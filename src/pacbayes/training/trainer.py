@@ -14,7 +14,8 @@ from pacbayes.devices import CPU, check_together, wide
 from pacbayes.engine.network import NativeEngine, unsupported
 from pacbayes.networks.activations import Draw, estimate
 from pacbayes.networks.families.diagonal import has_prior_scale, prior_scale
-from pacbayes.networks.network import Network
+from pacbayes.networks.families.rotated import Rotated
+from pacbayes.networks.network import Network, first_layer, without_basis
 from pacbayes.networks.posterior import gaussians, kl
 from pacbayes.networks.predictors import draw_weights
 from pacbayes.networks.risk import empirical_risk
@@ -37,6 +38,23 @@ def _refuse_other_scales(network: Network, settings: Settings) -> None:
             )
 
 
+def _choose_basis(network: Network, x: Tensor) -> None:
+    """Choose the basis of a posterior that has none yet, from the examples it will be trained on.
+
+    It belongs to Q, so that it may follow from the bound set.
+    """
+    weight, architecture = first_layer(network).weight, network.architecture
+    chosen = architecture is not None and architecture.basis == "eigen"
+    if chosen and isinstance(weight, Rotated) and not weight.reflections.any():
+        weight.choose(x)
+
+
+def _seen(network: Network, x: Tensor) -> Tensor:
+    """Return examples as the first layer sees them."""
+    weight = first_layer(network).weight
+    return weight.all_seen(x) if isinstance(weight, Rotated) else x
+
+
 class Trainer(Loop):
     """A run of a network on one of the objectives, in the native engine where it can be."""
 
@@ -46,12 +64,15 @@ class Trainer(Loop):
         network.seal_prior()
         kl(network)  # refuses what Q does not cover
         _refuse_other_scales(network, settings)
+        _choose_basis(network, x)
         super().__init__(network, len(x), settings)
-        self.network, self.x, self.y = network, x, y
-        self.shown = x  # what steps see, perhaps augmented; evaluations see x
+        self.network, self.x, self.y = without_basis(network), _seen(network, x), y
+        self._whole, self._given = network, x
+        self.shown = self.x  # what steps see, perhaps augmented; evaluations see x
         self.log_loss = False  # whether steps descend −ln(1 − loss), which no bound covers
         self.objective = OBJECTIVES[settings.objective](settings, self.n)
-        why = why_torch(network, x, settings)
+        network = self.network
+        why = why_torch(network, self.x, settings)
         if why and settings.engine == "native":
             raise ValueError(f"{why}; use --engine torch")
         reinforce = settings.estimator == "reinforce"
@@ -181,10 +202,17 @@ class Trainer(Loop):
         """Continue from what `state()` returned."""
         super().restore(tensors, record)
         self.objective.log_lambda = tensors["log_lambda"]
+        if self.network is not self._whole:  # whose basis may have been another
+            first = without_basis(self._whole)
+            own = gaussians(self.network)
+            for name, g in gaussians(first).items():
+                own[name].prior_mean.copy_(g.prior_mean)
+            self.x = self.shown = _seen(self._whole, self._given)
 
 
 def why_torch(network: Network, x: Tensor, settings: Settings) -> str | None:
     """Return why PyTorch makes a run's steps; None where the native engine does."""
+    network = without_basis(network)
     if settings.engine == "torch":
         return "asked for"
     if settings.estimator == "reinforce-per-example":

@@ -16,6 +16,7 @@ from pacbayes.data.frame import Frame
 from pacbayes.data.refitting import features, plain, refit
 from pacbayes.data.sample import NoSampleError, check_sample, check_split
 from pacbayes.verify import records
+from pacbayes.verify.bases import basis_of, check_basis
 from pacbayes.verify.findings import Finding, equal, finding, ledger, word, words
 from pacbayes.verify.records import Evidence, Features, NetworkClaim, NetworkRun
 from pacbayes.verify.redraw import Array, Body, Data, Shapes, Weights, is_data_free, shuffled
@@ -58,7 +59,13 @@ def check_network(
     yield _sample(run, rows, y, index)
     yield from _assumptions(c, run, laws[0], relearned=prior is not None, fitted=fitted)
     laws = laws[0] if prior is None else prior, laws[1]
-    e = Evidence(c, run, folder, laws, _rows(x, y, counted), units[counted], body)
+    basis = basis_of(run, laws[1])
+    if basis is not None:
+        yield (turned := check_basis(run, basis, laws[1]))
+        if not turned.holds:
+            return
+        laws = basis.prior(laws[0]), laws[1]
+    e = Evidence(c, run, folder, laws, _rows(x, y, counted), units[counted], body, basis)
     if "guess" in c.parameters and run.network is not None and body is None:
         yield word("the guess of the risk is the prior's error on its part")
     elif "guess" in c.parameters:
@@ -263,6 +270,9 @@ def _network(run: NetworkRun, prior: Weights, posterior: Weights) -> Finding:
     layers = run.shapes
     kinds = ("mean", "log_scale") if run.settings.learned_scale else ("mean",)
     q = {f"{name}.{kind}": shape for name, shape in layers.items() for kind in kinds}
+    if run.in_basis:
+        name, (_, inputs) = next(iter(layers.items()))
+        q[f"{name}.reflections"] = (inputs, inputs)
     p = {f"{name}.prior_mean": shape for name, shape in layers.items()}
     p |= {f"{name}.prior_log_scale": () for name in layers}
     frozen = {} if run.network is None else run.network.frozen

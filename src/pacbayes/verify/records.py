@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import reprlib
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from safetensors import SafetensorError, safe_open
 
 from pacbayes.data import DataSource
 from pacbayes.verify.enclosures import INEQUALITIES, THEOREMS, Theorem
 from pacbayes.verify.redraw import ACTIVATIONS, Array, Body, Data, Laws, Shapes, Weights
+
+if TYPE_CHECKING:
+    from pacbayes.verify.bases import Basis
 
 __all__ = [
     "ANSWERED",
@@ -115,6 +119,7 @@ class _Data(_Record):
     classes: tuple[str, ...] = Field(min_length=2)
     split_sha256: str | None = None
     features_sha256: str | None = None
+    shape: tuple[int, ...] | None = None  # of an image, for a smooth prior
 
 
 class _Settings(_Record):
@@ -124,6 +129,8 @@ class _Settings(_Record):
     prior_scale: float = Field(gt=0)
     prior_scales: tuple[float, ...] = ()
     prior_fraction: float = Field(0.0, ge=0, lt=1)
+    prior_smooth: float = Field(0.0, ge=0, le=16)
+    basis: Literal["none", "eigen"] = "none"
     repeats: bool = False
     seed: int = Field(ge=0)
 
@@ -153,6 +160,21 @@ class NetworkRun(_Record):
     network: _Module | None = None
     prior_sha256: str
 
+    @model_validator(mode="after")
+    def _images(self) -> NetworkRun:
+        shape = self.data.shape or ()
+        fits = len(shape) in (2, 3) and math.prod(shape) == self.data.features
+        if self.settings.prior_smooth and not (fits and min(shape) > 0):
+            raise ValueError(f"a smooth prior is for images, not for the shape {shape}")
+        if self.in_basis and self.network is not None:
+            raise ValueError("a basis is for dense networks")
+        return self
+
+    @property
+    def in_basis(self) -> bool:
+        """Whether the first layer's weights have a basis."""
+        return self.settings.basis != "none" or self.settings.prior_smooth > 0
+
     @property
     def shapes(self) -> Shapes:
         """The shapes of the network's weights and biases, by name, from the first layer."""
@@ -180,6 +202,7 @@ class Evidence(NamedTuple):
         data: features and labels of the examples that it is about.
         units: what is independent, by number, for each of them.
         body: activations of a network that is not dense, at given weights.
+        basis: of the first layer, if it has one; the prior of `laws` has its means there.
     """
 
     claim: NetworkClaim
@@ -189,6 +212,7 @@ class Evidence(NamedTuple):
     data: Data
     units: Array
     body: Body | None
+    basis: Basis | None = None
 
 
 class ClassifierRun(_Record):

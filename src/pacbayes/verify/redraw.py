@@ -114,11 +114,13 @@ def _scales(prior: Weights, posterior: Weights) -> Weights:
 
 
 def _key(laws: Laws, data: Data) -> int:
-    """Return the key of all draws: SHA-256 of means and ln σ, by name, and of the bound set."""
+    """Return the key of all draws: SHA-256 of means, ln σ and basis, by name, and of the data."""
     hasher = hashlib.sha256()
     for name, scale in _scales(*laws).items():
         for tensor in (laws[1][f"{name}.mean"], scale):
             hasher.update(np.ascontiguousarray(tensor, dtype="<f8").data)
+        if (vectors := laws[1].get(f"{name}.reflections")) is not None:
+            hasher.update(np.ascontiguousarray(vectors, dtype="<f4").data)
     hasher.update(np.ascontiguousarray(data[0], dtype="<f4").data)
     hasher.update(np.ascontiguousarray(data[1], dtype="<i8").data)
     return int.from_bytes(hasher.digest(), "little")
@@ -172,12 +174,14 @@ def measure(
     data: Data,
     samples: int | None,
     step: float,
+    seen: Activation = lambda x: x.astype(float),
 ) -> Measured:
     """Measure the risk with the draws of the key, or exactly if samples is None.
 
     Args:
         names: of weights and biases, from the first layer.
         step: of the quadrature over more than two classes, in standard deviations.
+        seen: inputs as the first layer sees them.
     """
     scales, means = _scales(*laws), [laws[1][f"{name}.mean"].astype(float) for name in names]
     pairs_of = zip(names, means, strict=True)
@@ -185,7 +189,7 @@ def measure(
     layers = [Layer(*means[i : i + 2], *spread[i : i + 2]) for i in range(0, len(names), 2)]
     sums, count, pairs, doubtful = np.zeros(3), 0, 0, 0
     noise = _Placed(_key(laws, data), _jumps(activation))
-    for drawn in _losses(layers, activation, data, noise, samples, step):
+    for drawn in _losses(layers, activation, data, noise, samples, step, seen):
         losses, half = np.nan_to_num(drawn), len(drawn) // 2 * 2
         doubtful += int(np.isnan(drawn).sum())
         A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
@@ -254,10 +258,11 @@ def _losses(
     noise: _Placed,
     samples: int | None,
     step: float,
+    seen: Activation,
 ) -> Iterator[Array]:
     """Yield the losses of every block, (T, B)."""
     for block, i in enumerate(range(0, len(data[0]), _EXAMPLES)):
-        x, y = data[0][i : i + _EXAMPLES].astype(float), data[1][i : i + _EXAMPLES]
+        x, y = seen(data[0][i : i + _EXAMPLES]), data[1][i : i + _EXAMPLES]
         if samples is None:
             yield _summed(layers, x, y, step)
             continue

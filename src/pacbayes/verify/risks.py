@@ -28,6 +28,7 @@ def check_risk(e: Evidence, *, full: bool, relearned: bool) -> Iterator[Finding]
 def _of_all(e: Evidence, *, full: bool, relearned: bool) -> Iterator[Finding]:
     """Check a bound that holds for all networks: the KL, the risk and the theorem."""
     c, classes, kl = e.claim, len(e.run.data.classes), enclosures.divergence(e.laws)
+    kl += 0 if e.basis is None else e.basis.rounding(e.laws)
     holds = relearned or bool(arb(c.kl) >= kl)
     yield Finding("KL(Q|P)", holds, f"{c.kl:.4f} claimed, {kl.str(12)}")
     if classes > 2:
@@ -83,7 +84,8 @@ def _measured(e: Evidence) -> NetworkClaim:
     samples, step = None if c.draws is None else c.samples, c.quadrature_step or 1.0
     if e.run.network is None:
         activation = redraw.ACTIVATIONS[e.run.settings.activation]
-        found = redraw.measure(names, e.laws, activation, e.data, samples, step)
+        seen = {} if e.basis is None else {"seen": e.basis.seen}
+        found = redraw.measure(names, e.laws, activation, e.data, samples, step, **seen)
     elif e.body is None:
         raise ValueError("the network is a module, which must be built to make its draws again")
     else:
@@ -112,6 +114,9 @@ def _check_drawn(e: Evidence) -> Iterator[Finding]:
     same = 0 <= number < networks <= 1000 and redraw.is_kept(drawn, number, e.laws, e.data)
     yield Finding("weights drawn by their key", same, f"network {number} of {networks}")
     ratio = enclosures.log_ratio(drawn, e.laws)
+    if e.basis is not None:
+        own = {f"{e.basis.name}.mean": drawn[e.basis.name]}
+        ratio += e.basis.rounding((e.laws[0], own))
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
     yield _check_errors(e, drawn)
     yield _bound(c, c.risk_upper, ratio, spent(c.ledger, c.part) / max(1, networks))
@@ -121,7 +126,9 @@ def _check_fixed(e: Evidence) -> Iterator[Finding]:
     """Check the network at the prior's means: its errors and the tail of their number or mean."""
     c = e.claim
     for prior in (read_tensors(e.folder / "prior.safetensors"), e.laws[0]):  # both, if relearned
-        yield _check_errors(e, _at_means(e, prior))
+        raw = e.basis is not None and prior is not e.laws[0]
+        at = e.basis.prior(prior) if raw and e.basis is not None else prior
+        yield _check_errors(e, _at_means(e, at))
     yield _bound(c, c.risk_upper, arb(0), spent(c.ledger, c.part))
 
 
@@ -179,7 +186,7 @@ def _errors_of(
     e: Evidence, weights: redraw.Weights, x: redraw.Array, y: redraw.Array
 ) -> redraw.Array:
     tensors, body = [weights[name] for name in e.run.shapes], e.body
-    a = x.astype(float)
+    a = x.astype(float) if e.basis is None else e.basis.seen(x)
     if body is not None:
         a = body(weights, a)
     else:

@@ -95,6 +95,10 @@ class Gaussian(nn.Module):
         """σ², in the shape of the weights if learned, otherwise a scalar."""
         return (2 * self.log_scale).exp()
 
+    def seen(self, a: Tensor) -> Tensor:
+        """Return inputs of a layer as its weights see them; other families have a basis."""
+        return a
+
     def sample(self, *sizes: int) -> Tensor:
         """Draw weights from Q, `(*sizes, *shape)`, with a path to μ and σ."""
         shape = (*sizes, *self.mean.shape)
@@ -308,6 +312,7 @@ class GaussianLinear(nn.Module):
         Returns:
             Mean (..., outputs) and deviation, (..., 1) if all scales are equal.
         """
+        a = self.weight.seen(a)
         if self.weight.learned_scale or self.bias.learned_scale:
             mean = nn.functional.linear(a, self.weight.mean, self.bias.mean)
             variance = self.weight.variance.expand_as(self.weight.mean)
