@@ -195,11 +195,7 @@ def parsed(kind: type[Record], record: Any, path: Path) -> Record:
     try:
         types: TypeAdapter[Record] = _types_of(kind)  # type: ignore[arg-type]
         return types.validate_json(json.dumps(record), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise damaged(path, f"{where}: {first['msg']}") from error
-    except ValueError as error:  # text that is no Unicode
+    except ValueError as error:  # of pydantic, or text that is not Unicode
         raise damaged(path, error) from error
 
 
@@ -209,7 +205,10 @@ def _types_of(kind: Any) -> TypeAdapter[Any]:
 
 
 def damaged(path: Path, why: object) -> DamagedFileError:
-    """Return the error that says in one line what is wrong with a file."""
+    """Return the error that says in one line what is wrong with a file, and where if known."""
+    if isinstance(why, ValidationError):
+        first = why.errors()[0]
+        why = f"{'.'.join(map(str, first['loc'])) or 'as a whole'}: {first['msg']}"
     said = " ".join(str(why).split())
     return DamagedFileError(f"{path} is damaged: {said}; restore it from a copy or make it again")
 

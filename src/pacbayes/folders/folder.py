@@ -32,6 +32,7 @@ from pacbayes.data import DataError, Dataset, DataSource, Tables
 from pacbayes.data.encoding import Encoding, NumberCode
 from pacbayes.files import (
     DamagedFileError,
+    damaged,
     file_sha256,
     load_tensors,
     write_atomically,
@@ -366,7 +367,7 @@ def encoding_of(folder: Path, record: DataRecord) -> Encoding:
     try:
         return Encoding.model_validate_json(content)
     except ValidationError as error:
-        raise DamagedFileError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
+        raise damaged(path, error) from error
 
 
 def open_run(folder: Path) -> Run:

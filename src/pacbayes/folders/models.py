@@ -40,7 +40,7 @@ from pacbayes.files import (
     save_tensors,
     write_atomically,
 )
-from pacbayes.folders.prediction import Prediction
+from pacbayes.folders.prediction import Prediction, checked, error_of
 from pacbayes.folders.record import (
     CERTIFICATE,
     EVIDENCE,
@@ -439,14 +439,12 @@ def predict_file(folder: Path, data: str, label: str | None = None) -> Predictio
     record = read_record(folder)
     model = load_classifier(folder)
     x, found = _examples(folder, record, data, label)
-    if found is not None and (unknown := set(found) - set(record.classes)):
-        classes = ", ".join(record.classes)
-        raise DataError(f"{data}: label {min(unknown)!r} is not among {classes}")
+    checked(found, record.classes, data)
     best = [[str(label) for label in answer] for answer in model.top(x)]
     answered = None if model.target_error is None else [bool(a) for a in model.answers(x)]
     said = model.certificate_.predictor if model.certificate_ else model.chosen_
     several = best if record.loss != "error" else None
-    error = _error(best, found, answered)
+    error = error_of(best, found, answered)
     return Prediction(said, [answer[0] for answer in best], None, error, answered, several)
 
 
@@ -461,13 +459,3 @@ def _examples(
             f"{folder} was not fitted to a table; use pacbayes.load({str(folder)!r}).predict(…)"
         )
     return record.layout.read(Path(data), label)
-
-
-def _error(
-    best: list[list[str]], found: list[str] | None, answered: list[bool] | None
-) -> float | None:
-    if found is None:
-        return None
-    counted = [b not in a for i, (a, b) in enumerate(zip(best, found, strict=True))
-               if answered is None or answered[i]]  # fmt: skip
-    return sum(counted) / len(counted) if counted else None

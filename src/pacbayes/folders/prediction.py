@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,7 +24,6 @@ from pacbayes.data.later import read_matched
 from pacbayes.engine.evaluation import sampler
 from pacbayes.files import DamagedFileError, save_json
 from pacbayes.folders.folder import Run
-from pacbayes.folders.record import DataRecord
 from pacbayes.networks.bodies import Deterministic, Evaluated
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import Weights
@@ -39,8 +38,10 @@ __all__ = [
     "TestErrors",
     "TrainedNetwork",
     "certified_predictor",
+    "checked",
     "count_test_errors",
     "draw_labels",
+    "error_of",
     "module_body",
     "predict",
     "read_rows",
@@ -191,15 +192,30 @@ def predict(
         labels += [classes[i] for i in decisions.index.tolist()]
         if method is Predictor.VOTE and decisions.output is not None:
             confidence += network.task.confidence(decisions.output).tolist()
-    votes, predictor, error = None, method.sentence, None
+    votes, predictor = None, method.sentence
     if method is Predictor.VOTE:
         votes = confidence
         predictor = f"majority vote over {samples} draws of the network"
         predictor += " (not covered by certificate.json)"
-    if given is not None:
-        wrong = [a != b for a, b in zip(labels, given, strict=True)]
-        error = sum(wrong) / len(wrong)
-    return Prediction(predictor, labels, votes, error)
+    return Prediction(predictor, labels, votes, error_of([[label] for label in labels], given))
+
+
+def error_of(
+    answers: Sequence[Sequence[str]],
+    given: Sequence[str] | None,
+    answered: Sequence[bool] | None = None,
+) -> float | None:
+    """Return the share of rows whose label is not among the answers; None without labels.
+
+    Args:
+        answers: the labels that each row is answered by, one or several.
+        answered: whether each row counts; by default all do.
+    """
+    if given is None:
+        return None
+    counted = answered or [True] * len(answers)
+    wrong = [b not in a for a, b, one in zip(answers, given, counted, strict=True) if one]
+    return sum(wrong) / len(wrong) if wrong else None
 
 
 @dataclass(frozen=True)
@@ -245,12 +261,14 @@ def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str]
     if isinstance(data, str) and data in NAMES:
         source = load(data)
         check_width(source.x_test, record.features, data)
-        return source.x_test, _checked([source.classes[i] for i in source.y_test], record, data)
+        return source.x_test, checked(
+            [source.classes[i] for i in source.y_test], record.classes, data
+        )
     frame = read_rows(run, data, label)
     if label is not None and frame.label is None:
         raise DataError(f"{where}: no column {label!r}")
     found = None if frame.label is None else frame.label.texts().tolist()
-    return encoding.apply(frame, where), None if found is None else _checked(found, record, where)
+    return encoding.apply(frame, where), checked(found, record.classes, where)
 
 
 def read_rows(run: Run, source: Any, label: str | None = None) -> Frame:
@@ -266,10 +284,10 @@ def read_rows(run: Run, source: Any, label: str | None = None) -> Frame:
     )
 
 
-def _checked(labels: list[str], record: DataRecord, where: str) -> list[str]:
-    """Return labels; raise DataError if one is not among the run's classes."""
-    if unknown := set(labels) - set(record.classes):
-        raise DataError(f"{where}: label {min(unknown)!r} is not among {', '.join(record.classes)}")
+def checked(labels: list[str] | None, classes: Sequence[str], where: str) -> list[str] | None:
+    """Return labels, if there are any; raise DataError if one is not among the classes."""
+    if unknown := set(labels or ()) - set(classes):
+        raise DataError(f"{where}: label {min(unknown)!r} is not among {', '.join(classes)}")
     return labels
 
 

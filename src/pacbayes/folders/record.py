@@ -199,9 +199,7 @@ def read_manifest(folder: Path) -> RunRecord | ClassifierRecord:
     try:
         return _RECORDS[kind].model_validate(load_versioned(path, 1))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "as a whole"
-        raise damaged(path, f"{where}: {first['msg']}") from error
+        raise damaged(path, error) from error
 
 
 def read_record(folder: Path) -> ClassifierRecord:
