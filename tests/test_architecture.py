@@ -108,7 +108,7 @@ OBJECTS = {"module", "model", "body", "predict", "getattr"}  # that are called, 
 OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code, or only on copies
     "bench/": "measures speed and certifies nothing",
     "paper/baselines.py: self.model": "the library's own modules, which nothing certifies",
-    "cli/predict.py: folders.predict": "predicts with a run of ours",
+    "cli/predict.py: opened.predict": "what a folder of ours holds, which gives copies",
     "models/asking.py: model.predict": "of a CertifiedClassifier, which gives copies",
     "models/candidates.py: self.predict_proba": "of a mean or vote, whose members get copies",
     "models/classifier.py: self.predict_proba": "of a CertifiedClassifier",

@@ -27,7 +27,7 @@ from pacbayes.cli.options import (
 from pacbayes.cli.streams import command, harmless, remark, took
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pacbayes.folders import Run
     from pacbayes.folders.prediction import Prediction
@@ -79,25 +79,23 @@ def predict(
     if is_classifier(run):
         useful = ("run", "data", "label", "out", "as_json")
         refuse_idle(context, f"{run}, a classifier", useful=useful)
-        from pacbayes.folders.models import predict_file
-
-        _check_out(out, [Path(data), *run.iterdir()], as_json=as_json)
-        found = predict_file(run, data, label)
-        _show(found, found.predictor, "answered", found.answered, out, as_json=as_json)
-        return
     check_samples(samples)
     set_threads(threads)
     from pacbayes import folders
 
-    opened = folders.open_run(run)
-    method = method or folders.certified_predictor(opened)
-    source = opened.record.data.source.located(opened.folder)
-    inputs = map(Path, filter(None, (data, source.name, source.test)))
-    _check_out(out, [*inputs, *opened.folder.glob("*.json")], as_json=as_json)
-    prediction = folders.predict(opened, data, method, samples=samples, seed=seed, label=label)
-    _show(prediction, f"the {prediction.predictor}", "vote", prediction.votes, out, as_json=as_json)
-    if not as_json:
-        remark(f"Took {took(started)}.{_doubt(opened, run, method)}")
+    opened = folders.open(run)
+    if isinstance(opened, folders.Run):
+        source = opened.record.data.source.located(opened.folder)
+        inputs = filter(None, (data, source.name, source.test))
+        _check_out(out, [*map(Path, inputs), *opened.folder.glob("*.json")], as_json=as_json)
+        method = method or folders.certified_predictor(opened)
+        asked = {"method": method, "samples": samples, "seed": seed}
+        _show(opened.predict(data, label, **asked), out, "the ", as_json=as_json)
+        if not as_json:
+            remark(f"Took {took(started)}.{_doubt(opened, run, method)}")
+    else:
+        _check_out(out, [Path(data), *run.iterdir()], as_json=as_json)
+        _show(opened.predict(data, label), out, as_json=as_json)
 
 
 def _check_out(out: Path | None, inputs: Iterable[Path], *, as_json: bool) -> None:
@@ -110,16 +108,8 @@ def _check_out(out: Path | None, inputs: Iterable[Path], *, as_json: bool) -> No
         raise ValueError(f"--out {out} would overwrite an input; choose another file")
 
 
-def _show(
-    prediction: Prediction,
-    predictor: str,
-    column: str,
-    values: Sequence[float] | None,
-    out: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Write predictions, with another column if there is one; describe them on standard error."""
+def _show(prediction: Prediction, out: Path | None, article: str = "", *, as_json: bool) -> None:
+    """Write predictions; describe them on standard error."""
     from pacbayes.certificates.explanation import percent
 
     if as_json:
@@ -128,16 +118,18 @@ def _show(
     columns = {"label": [harmless(label) for label in prediction.labels]}
     for place, others in enumerate([*zip(*prediction.best or (), strict=True)][1:], 2):
         columns[f"label {place}"] = [*map(harmless, others)]
-    if values:
-        columns[column] = [str(v).lower() if isinstance(v, bool) else f"{v:.6f}" for v in values]
+    if prediction.votes:
+        columns["vote"] = [f"{vote:.6f}" for vote in prediction.votes]
+    if prediction.answered is not None:
+        columns["answered"] = [str(answered).lower() for answered in prediction.answered]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     _write(buffer.getvalue(), out)
-    remark(f"{len(prediction.labels)} predictions by {predictor}")
+    remark(f"{len(prediction.labels)} predictions by {article}{prediction.predictor}")
     if prediction.error is not None:
-        whom = "rows that it answers" if column == "answered" and values else "labels given"
+        whom = "labels given" if prediction.answered is None else "rows that it answers"
         noun = f"top-{len(prediction.best[0])} error" if prediction.best else "error"
         remark(f"{noun} on the {whom}: {percent(prediction.error)}")
     if out is not None:
