@@ -796,9 +796,9 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("data/source.py", "os.path.relpath(Path(path).resolve(), folder.resolve())", "path", FORGED),
     ("report/training.py", "count_test_errors(run, network, x, y, drawn, output)", "None", FORGED),
     (
-        "folders/preparation.py",
-        "remarks += check_split(",
-        "remarks += (lambda *_, **__: [])(",
+        "data/dataset.py",
+        "found += check_split(",
+        "found += (lambda *_, **__: [])(",
         FORGED,
     ),
     ("sklearn/parameters.py", 'update={"seed": 0}', "update={}", CARELESS),

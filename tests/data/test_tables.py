@@ -2,13 +2,14 @@
 
 import gzip
 import hashlib
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from pacbayes.data import DataError, DataSource, Tables, load
+from pacbayes.data import DataError, DataSource, Tables, dataset, load, source, splitting
 from pacbayes.data.frame import Kind
 
 
@@ -147,3 +148,33 @@ def test_a_table_of_numbers_of_which_one_is_missing_has_the_hash_of_its_cells(tm
     )
     assert whole.train_sha256 != whole.train.sha256
     assert lacking.train_sha256 == lacking.train.sha256
+
+
+def test_the_hash_the_split_and_the_check_are_made_once(tmp_path, monkeypatch):
+    made = Counter()
+
+    def counted(module, name):
+        function = getattr(module, name)
+
+        def call(*args, **kwargs):
+            made[name] += 1
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    counted(splitting, "split")
+    counted(source, "rows_sha256")
+    counted(dataset, "rows_sha256")
+    counted(dataset, "check_sample")
+    tables = DataSource(write(tmp_path, mixed()), drop=("id",)).read()
+    before, own = tables.train_sha256, tables.split(0.5, 1)[0]
+    data = tables.fitted(own)
+    for _ in range(2):
+        assert data.train_sha256 == before
+        assert data.split(0.5, 1)[0] is own
+        assert data.remarks(0.5, 1, repeats=True) == []
+    assert made == {"split": 1, "rows_sha256": 1, "check_sample": 1}
+    assert not np.array_equal(data.split(0.5, 2)[0], own)
+    fewer = data.deduplicated()
+    assert fewer.train_sha256 == before  # nothing repeats, but it was computed again
+    assert made["rows_sha256"] == 2

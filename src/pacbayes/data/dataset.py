@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacbayes.data.sample import first_of_each
+from pacbayes.data.sample import check_sample, check_split, first_of_each
 from pacbayes.data.values import blocks_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DataError",
     "Dataset",
+    "Examples",
     "Finer",
     "Floats",
     "Labels",
@@ -74,7 +75,33 @@ class Finer:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class Examples:
+    """What is computed once of training examples, whoever asks: their hash, split and check.
+
+    A copy that differs in anything computes them again.
+    """
+
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, what: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return what is kept under a name; compute it if nothing is."""
+        if what not in self._kept:
+            self._kept[what] = compute()
+        return self._kept[what]
+
+    def split(self, fraction: float, seed: int) -> tuple[Labels, Labels]:
+        """Return the indices of the prior's examples and of the bound set."""
+        from pacbayes.data.splitting import split
+
+        own: Any = self  # a data set, or tables
+        drawn = self.once(
+            ("split", fraction, seed), lambda: split(len(own.y_train), fraction, seed, own.groups)
+        )
+        return drawn[0], drawn[1]
+
+
+@dataclass(frozen=True)
+class Dataset(Examples):
     """A training set, which is also the bound set, and a test set that may be empty.
 
     Attributes:
@@ -162,9 +189,33 @@ class Dataset:
         """Hash of the training examples as they came; for arrays and tables of plain numbers:
         features (float32), then class indices (int64), little-endian.
         """
+        found: str = self.once("sha256", self._sha256)
+        return found
+
+    def _sha256(self) -> str:
         if self.rows is None:
             return _arrays_sha256(self.x_train, self.y_train)
         return rows_sha256(self.rows, self.y_train)
+
+    def remarks(self, fraction: float, seed: int, *, repeats: bool) -> list[str]:
+        """Refuse examples that are not an independent sample; return remarks on unusual ones.
+
+        Args:
+            fraction: of the examples that the prior learns from; 0 without any.
+            seed: of the split.
+            repeats: copies are natural.
+        """
+
+        def check() -> list[str]:
+            x, y = self.as_they_came, self.y_train
+            found = check_sample(x, y, repeats=repeats, groups=self.groups)
+            if fraction:
+                own, bound = self.split(fraction, seed)
+                found += check_split(self.continuous, own, bound, repeats=repeats)
+            return found
+
+        remarks: list[str] = self.once(("sample", fraction, seed, repeats), check)
+        return list(remarks)
 
 
 def rows_sha256(rows: Frame, y: Labels) -> str:

@@ -14,6 +14,7 @@ from pacbayes.data.arrays import read_arrays
 from pacbayes.data.dataset import (
     DataError,
     Dataset,
+    Examples,
     Labels,
     check_classes,
     check_count,
@@ -202,7 +203,7 @@ def load_with_fallback(
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(Examples):
     """A table of training examples, and one of test examples that may be empty.
 
     Which features a network sees is decided later, by an encoding: one that changes nothing, or one
@@ -232,7 +233,8 @@ class Tables:
     @property
     def train_sha256(self) -> str:
         """Hash of the training examples as they came; see `Dataset.train_sha256`."""
-        return rows_sha256(self.train, self.y_train)
+        found: str = self.once("sha256", lambda: rows_sha256(self.train, self.y_train))
+        return found
 
     def deduplicated(self) -> Tables:
         """Return the tables with the first of training examples that are the same."""
@@ -258,7 +260,7 @@ class Tables:
         if self.test is not None:
             x_test = encoding.apply(self.test, f"{self.name}, test set")
         names = None if self.train.headless else encoding.names
-        return Dataset(
+        data = Dataset(
             self.name,
             x,
             self.y_train,
@@ -269,6 +271,8 @@ class Tables:
             rows=self.train,
             encoding=encoding,
         )
+        data._kept.update(self._kept)  # of the same rows
+        return data
 
 
 def load_tables(

@@ -46,7 +46,6 @@ from pacbayes.settings import Settings
 from pacbayes.training.blueprint import Blueprint, Named, allowed_copy
 from pacbayes.training.checkpoints import read_history, recorded
 from pacbayes.training.loop import Evaluation
-from pacbayes.training.priors import split
 
 if TYPE_CHECKING:
     from pacbayes.folders.prediction import Prediction
@@ -337,7 +336,7 @@ def featured(data: Dataset | Tables, settings: Settings) -> Dataset:
         return data
     if not settings.prior_fraction:
         return data.plain()
-    own, _ = split(len(data), settings.prior_fraction, settings.seed, data.groups)
+    own, _ = data.split(settings.prior_fraction, settings.seed)
     return data.fitted(own)
 
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from pacbayes.data import DataError, Dataset, DataSource
 from pacbayes.data.dataset import LEAST_EXAMPLES
 from pacbayes.data.encoding import Encoding
-from pacbayes.data.sample import check_sample, check_split
 from pacbayes.data.source import Tables
 from pacbayes.data.tasks import task_of
 from pacbayes.defaults import for_module, for_table
@@ -46,7 +45,7 @@ from pacbayes.settings import OF_LEARNING, Settings
 from pacbayes.training.blueprint import CODE, Blueprint, Choice, Named, chosen, save_copy
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
-from pacbayes.training.priors import PlainTraining, Teacher, split
+from pacbayes.training.priors import PlainTraining, Teacher
 
 __all__ = ["create", "learn_again", "prepare", "prior_steps", "record_run", "withdraw"]
 
@@ -94,7 +93,7 @@ def _learning(
     folder: Path, settings: Settings, data: Dataset, plan: _Plan, device: torch.device
 ) -> Iterator[Progress]:
     if not (folder / _LEARNING).exists():
-        _check(plan, settings, data)
+        _remarks(settings, data)
     teacher = _teacher(folder, settings, data, plan, device)
     owner = {"asked": plan.request(settings)}
 
@@ -138,7 +137,7 @@ def _prepared(
         return _reopened(folder, settings, plan)
     if (folder / "sweep.json").exists():
         raise ValueError(f"{folder} is a store of `pacbayes reproduce`; choose another --out")
-    remarks = _check(plan, settings, data)
+    remarks = _remarks(settings, data)
     if plan.own is None:
         made = plan.blueprint.build()
     else:
@@ -182,7 +181,7 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
         raise ValueError(
             f"the prior of {run.folder} is data-free; verify draws it again in any case"
         )
-    own = split(len(data.x_train), settings.prior_fraction, settings.seed, data.groups)[0]
+    own = data.split(settings.prior_fraction, settings.seed)[0]
     blueprint = run.blueprint
     x, y = _lesson(data, own, blueprint)
     teacher = blueprint.teacher(x, y)
@@ -192,14 +191,10 @@ def learn_again(run: Run, data: Dataset) -> dict[str, NDArray[np.float32]]:
     return {name: tensor.numpy() for name, tensor in state.items()}
 
 
-def _check(plan: _Plan, settings: Settings, data: Dataset) -> tuple[str, ...]:
+def _remarks(settings: Settings, data: Dataset) -> tuple[str, ...]:
     """Refuse examples that are not an independent sample; return remarks on unusual ones."""
-    x, repeats = data.continuous, settings.repeats
-    groups = data.groups
-    remarks = check_sample(data.as_they_came, data.y_train, repeats=repeats, groups=groups)
-    if plan.own is not None and plan.bound is not None:
-        remarks += check_split(x, plan.own.numpy(), plan.bound["bound"].numpy(), repeats=repeats)
-    return tuple(remarks)
+    s = settings
+    return tuple(data.remarks(s.prior_fraction, s.seed, repeats=s.repeats))
 
 
 def _created(
@@ -296,8 +291,7 @@ def _plan(
     own, bound = None, None
     count = len(data.x_train)
     if settings.prior_fraction:
-        parts = split(count, settings.prior_fraction, settings.seed, data.groups)
-        own, rest = map(torch.from_numpy, parts)
+        own, rest = map(torch.from_numpy, data.split(settings.prior_fraction, settings.seed))
         bound, count = {"bound": rest}, len(rest)
     if data.groups is not None:
         chosen = data.groups if bound is None else data.groups[bound["bound"]]

@@ -43,7 +43,6 @@ from pacbayes.settings import Settings
 from pacbayes.training.blueprint import Choice
 from pacbayes.training.checkpoints import restore
 from pacbayes.training.loop import Progress, run_to_end
-from pacbayes.training.priors import split
 from pacbayes.training.trainer import Trainer, why_torch
 
 __all__ = [
@@ -272,7 +271,7 @@ def _guess(run: Run, network: Network, data: Dataset) -> float | None:
     s = run.settings
     if not s.prior_fraction:
         return None
-    own = split(len(data.x_train), s.prior_fraction, s.seed, data.groups)[0]
+    own = data.split(s.prior_fraction, s.seed)[0]
     return prior_error(network, *data.tensors("train"), torch.from_numpy(own))
 
 
