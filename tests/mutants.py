@@ -978,12 +978,6 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     (
         "networks/families/rotated.py",
-        "if type(smoothness) is not Smoothness:",
-        "if False:",
-        "tests/attacks/test_forged_bases.py",
-    ),
-    (
-        "networks/families/rotated.py",
         "** -self.power",
         "** self.power",
         "tests/networks/families/test_rotated.py",

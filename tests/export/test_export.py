@@ -18,12 +18,13 @@ from pacbayes.choices import Predictor
 from pacbayes.data import DataSource, tasks
 from pacbayes.export import export_run, graphs
 from pacbayes.export import predictors as explicit
-from pacbayes.files import DamagedFileError, load_json, save_json
+from pacbayes.files import DamagedFileError, load_json, load_tensors, save_json
 from pacbayes.folders.preparation import prepare
 from pacbayes.networks.bodies import Sampled
 from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import gaussians
+from pacbayes.verify.bases import _reflected
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "export.md"
 FEATURES = 4
@@ -35,6 +36,8 @@ CASES = {  # classes, and what is not the protocol's default
     "three relu": (3, {"activation": "relu", "widths": (5,)}),
     "four sign": (4, {"activation": "sign", "widths": (6,), "learned_scale": False}),
     "three linear": (3, {"activation": "sign", "widths": ()}),
+    "relu in a basis": (2, {"activation": "relu", "widths": (6, 5), "basis": "eigen"}),
+    "three linear in a basis": (3, {"activation": "sign", "widths": (), "basis": "eigen"}),
 }
 METHODS = ("randomised", "vote", "drawn")
 T = 6
@@ -106,6 +109,10 @@ def by_hand(run, method, x, noise):
         q = {n: (w.numpy(), np.zeros(())) for n, w in run.load_drawn().items()}
     unit = {"sign": np.sign, "relu": lambda z: np.maximum(z, 0), "sigmoid": expit}
     depth, a = len(run.settings.widths), x.astype(np.float64)
+    posterior = load_tensors(run.folder / "posterior.safetensors")[0]
+    for name, vectors in posterior.items():
+        if name.endswith("reflections"):
+            a = a @ _reflected(vectors.double().numpy())
     for i in range(depth):
         mean, s = moments(q, f"body.layers.{i}", a)
         a = unit[run.settings.activation](mean if method == "drawn" else mean + s * noise[i])

@@ -67,13 +67,21 @@ def basis_of(run: NetworkRun, posterior: Weights) -> Basis | None:
     return Basis(name, R, R if not power else _smooth(power, shape or ()) @ R)
 
 
-def check_basis(run: NetworkRun, basis: Basis, posterior: Weights) -> Finding:
-    """Check that a basis is orthonormal, and that its file says nothing else."""
+def check_basis(
+    run: NetworkRun, basis: Basis, posterior: Weights, shape: tuple[int, ...] | None
+) -> Finding:
+    """Check that a basis is orthonormal, and that its file says nothing else.
+
+    Args:
+        shape: of an image in the data.
+    """
     vectors, R = posterior[f"{basis.name}.reflections"], basis.rotation
     off = float(np.abs(R.T @ R - np.eye(len(R))).max())
     must = {
         f"the basis is off orthonormal by {off:.2g}": off <= _NEAR,
         "the file has numbers that no reflection uses": not np.triu(vectors).any(),
+        f"images of the data have the shape {shape}": not run.settings.prior_smooth
+        or run.data.shape == shape,
         "a basis that the settings do not have": run.settings.basis != "none" or not vectors.any(),
     }
     return finding("basis", f"{len(R)} reflections, orthonormal to {off:.1g}", must)

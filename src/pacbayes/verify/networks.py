@@ -41,7 +41,7 @@ def check_network(
     )
     yield from _files(c, run, folder)
     yield _ledger(c, run)
-    rows, y, classes, found = _load(run, folder, data)
+    rows, y, classes, found, shape = _load(run, folder, data)
     claimed = c.provenance.data_sha256
     yield equal("hash of the data", found, certificate=claimed, run=run.data.train_sha256)
     units = _units(run, rows)
@@ -61,7 +61,7 @@ def check_network(
     laws = laws[0] if prior is None else prior, laws[1]
     basis = basis_of(run, laws[1])
     if basis is not None:
-        yield (turned := check_basis(run, basis, laws[1]))
+        yield (turned := check_basis(run, basis, laws[1], shape))
         if not turned.holds:
             return
         laws = basis.prior(laws[0]), laws[1]
@@ -88,12 +88,14 @@ def _rows(x: Array, y: Array, index: Array) -> Data:
 
 def _load(
     run: NetworkRun, folder: Path, moved: Path | None
-) -> tuple[Rows, Array, tuple[str, ...], str]:
-    """Return the training examples, their class indices, the classes' names, and a hash."""
+) -> tuple[Rows, Array, tuple[str, ...], str, tuple[int, ...] | None]:
+    """Return training examples, class indices, the classes' names, a hash, and an image's shape."""
     source = run.data.source.located(folder)
     loaded = (replace(source, test=None).moved(moved, None) if moved else source).read()
-    rows = loaded.x_train if isinstance(loaded, Dataset) else loaded.train
-    return rows, loaded.y_train, loaded.classes, loaded.train_sha256
+    same = loaded.y_train, loaded.classes, loaded.train_sha256
+    if isinstance(loaded, Dataset):
+        return loaded.x_train, *same, loaded.shape
+    return loaded.train, *same, None
 
 
 def _units(run: NetworkRun, rows: Rows) -> Array:

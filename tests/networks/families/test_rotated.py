@@ -234,9 +234,9 @@ def test_a_stopped_run_goes_on_with_the_basis_it_had():
             states = part.state()
             break
     tensors = {name: tensor.clone() for name, tensor in states[0].items()}
-    other = Trainer(build_network(settings, 12), x, y, settings)
-    weight = first_layer(other.model).weight
-    weight.choose(noise(50, 12, seed=9).float())  # as another machine might
+    network = build_network(settings, 12)
+    first_layer(network).weight.choose(noise(50, 12, seed=9).float())  # as another machine might
+    other = Trainer(network, x, y, settings)
     other.restore(tensors, states[1])
     list(other.steps())
     assert [e.kl for e in other.history] == [e.kl for e in whole.history]
