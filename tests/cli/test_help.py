@@ -68,7 +68,7 @@ def test_the_options_of_train_are_in_sections(run_cli):
     ]
     assert headings[7:] == ["Objective", "Optimisation", "Options"]
     prior = out.partition("Prior P:")[2].partition("Objective:")[0]
-    assert prior.count("--prior-") == 8
+    assert prior.count("--prior-") == 9
 
 
 @pytest.mark.parametrize(
