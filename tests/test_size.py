@@ -19,7 +19,7 @@ MOST = {  # goals: 170 files, 26,000 lines, 9 % imports, branches 2.8 in the mea
     "lines": 36_800,
     "imports": 0.118,
     "mean complexity": 3.2,
-    "worst complexity": 22,
+    "worst complexity": 28,
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.Assert, ast.match_case)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
