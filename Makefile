@@ -1,9 +1,9 @@
-# Two commands: `make run` and `make test`. Each installs what it needs into .venv.
+# `make run`, `make check` and `make test`: each installs what it needs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist-relu
 
-.PHONY: run test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults inverses dist release clean
+.PHONY: run check test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults inverses dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
@@ -17,6 +17,15 @@ test: .venv/installed
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 	$(MAKE) docs
 	ATEN_CPU_CAPABILITY=avx2 $(BIN)/pytest --quiet tests/engine -k "not neon and not sanitizers"  # its other build
+
+# Before every commit: linters, the mathematics, each seam, and one run of each command, in a minute and a half.
+CHECKED := bounds losses features networks certificates verify cli/test_tour.py test_architecture.py test_flow.py \
+	test_formats.py test_gate.py test_inverses.py test_moved.py test_size.py
+check: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow" $(addprefix tests/,$(CHECKED))
 
 # Pages and API reference in build/docs/index.html; notebooks are executed, warnings are errors.
 docs: .venv/installed

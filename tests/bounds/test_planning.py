@@ -66,6 +66,7 @@ def test_the_bound_set_is_the_one_that_training_leaves(fraction):
         assert Plan((Split(fraction, 0.1),)).expected(n)[0].bound_set == len(bound_set)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "bound"), [(0.03, 0.1), (0.03, 0.06), (0.0, 0.02), (0.1, 0.2), (0.2, 0.28)]
 )
@@ -107,6 +108,7 @@ def test_a_looser_bound_needs_fewer_examples_and_a_larger_kl_more():
     assert at[0.05]["catoni-fixed"].typical < at[0.05]["small-kl"].typical
 
 
+@pytest.mark.slow
 def test_a_search_without_end_says_so():
     rows = by_method(Plan(HALF, data_free_kl=1e6).needed(0.031))
     assert (rows["data-free"].typical, rows["data-free"].cautious) == (None, None)

@@ -17,7 +17,7 @@ from pacbayes.engine.library import available
 from pacbayes.networks.risk import Part, Work, in_turn, keyed_risk
 
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 @contextmanager

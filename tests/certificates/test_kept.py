@@ -63,6 +63,7 @@ def test_the_log_ratio_is_that_of_the_densities():
         assert ratio == pytest.approx((q.log_prob(w) - p.log_prob(w)).sum().item(), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "sign"])
 def test_drawn_networks_err_on_average_as_often_as_the_randomised_classifier(

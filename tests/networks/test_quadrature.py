@@ -30,6 +30,7 @@ def exact(mean, deviation, y):
         return mp.quad(f, [-12, -8, -4, -2, 0, 2, 4, 8, 12])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [3, 10])
 @pytest.mark.parametrize("spread", [0.0, 0.7])
 def test_probabilities_are_the_integrals_within_the_proved_error(k, spread):
@@ -40,6 +41,7 @@ def test_probabilities_are_the_integrals_within_the_proved_error(k, spread):
         assert abs(float(mp.mpf(found[i, y].item()) - truth)) <= error(k, step(k))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("H", [1.5, 1.2, 0.9])
 def test_the_proved_error_covers_coarse_grids_too_and_is_not_idle(H, monkeypatch):
     """Coarse enough that the rule's error is far above rounding: proved ≥ measured > 0."""

@@ -243,6 +243,7 @@ def test_sums_are_those_of_their_definitions():
     assert (found + found).drawn == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(100, 1000), (2, MOST_EXAMPLES), (1, MOST_EXAMPLES)])
 def test_the_bits_of_sums_do_not_depend_on_threads(shape):
     """Torch alone would sum 100 000 numbers otherwise with other threads, in half of all cases."""

@@ -340,6 +340,7 @@ def test_predictions_are_drawn_one_by_one(images):
     assert set(predict_randomised(network, images[0][:20]).tolist()) <= {-1.0, 1.0}
 
 
+@pytest.mark.slow
 def test_labels_of_shared_draws_have_the_same_distribution_each():
     torch.manual_seed(0)
     network = stochastic(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), seed=0).eval()
