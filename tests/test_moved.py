@@ -31,6 +31,14 @@ def test_modules_inside_a_moved_package_are_found():
     assert done.returncode == 0
 
 
+def test_a_function_with_the_name_of_a_moved_module_is_still_called():
+    code = "import pacbayes.bounds.bernstein, pacbayes.bounds.split_kl\n"
+    code += "from pacbayes.bounds.bernstein import bernstein as same; from pacbayes import bounds\n"
+    code += "assert bounds.bernstein(0.1, 0.1, 50, 0.05) == same(0.1, 0.1, 50, 0.05)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code])
+    assert done.returncode == 0
+
+
 def test_other_names_have_not_moved():
     assert new_name("pacbayes.bounds") is None
     with pytest.raises(ModuleNotFoundError, match=r"pacbayes\.nothing"):

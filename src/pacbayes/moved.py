@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 __all__ = ["MOVED", "keep_old_names"]
 
@@ -116,6 +117,13 @@ def new_name(old: str) -> str | None:
     return None
 
 
+class _Callable(ModuleType):
+    """A moved module that has the name of a function in its package, and is called for it."""
+
+    def __call__(self, *arguments: Any, **given: Any) -> Any:
+        return vars(self)["_function"](*arguments, **given)
+
+
 class _Moved(MetaPathFinder, Loader):
     """Finds a module under its old name: an empty module that asks the new one for everything."""
 
@@ -132,6 +140,11 @@ class _Moved(MetaPathFinder, Loader):
         name = f"{module.__name__} is now {new}; the old name ends in version 2.0"
         warnings.warn(name, DeprecationWarning, stacklevel=2)
         moved = import_module(new)
+        package, _, last = module.__name__.rpartition(".")
+        function = vars(sys.modules[package]).get(last)  # whose place in the package it now takes
+        if callable(function):
+            vars(module)["_function"] = function
+            module.__class__ = _Callable
         vars(module)["__getattr__"] = lambda attribute: getattr(moved, attribute)
         vars(module)["__all__"] = getattr(moved, "__all__", [])
 
