@@ -103,7 +103,7 @@ def test_scales_of_the_prior_that_follow_from_data_are_refused(scale, run):
     assert failed(run) == ["weights of the network"]
 
 
-@pytest.mark.parametrize("smooth", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("smooth", [0.0, 0.5, 9.0])
 def test_a_prior_that_is_as_smooth_as_the_data_ask_for_has_another_risk(smooth, run):
     forge_settings(run, prior_smooth=smooth)
     assert "risk of the same draws" in failed(run)

@@ -18,7 +18,7 @@ from pacbayes.networks.bodies import Body, Dense, Freshness, Sampled
 from pacbayes.networks.families.diagonal import GaussianLinear
 from pacbayes.networks.families.rotated import Rotated
 from pacbayes.networks.heads import Head
-from pacbayes.networks.posterior import digest_outside, digest_prior, names_of_posterior
+from pacbayes.networks.posterior import digest_prior, names_of_posterior, sealed
 
 if TYPE_CHECKING:
     from pacbayes.networks.architecture import DenseArchitecture
@@ -66,19 +66,7 @@ class Network(nn.Module):
 
     def seal_prior(self) -> None:
         """Record prior and state outside Q when data are first seen; refuse later changes."""
-        now = digest_prior(self), digest_outside(self)
-        then = self._sealed or now
-        if now[0] != then[0]:
-            raise ValueError(
-                "the prior changed after the network first saw data; build a new network and set "
-                "its prior before it sees its bound set"
-            )
-        if now[1] != then[1]:
-            raise ValueError(
-                "parameters or buffers outside the posterior changed after the network first saw "
-                "data (batch-norm statistics?); freeze them or make them part of Q"
-            )
-        self._sealed = now
+        self._sealed = sealed(self, self._sealed)
 
     @property
     def prior_seed(self) -> int | None:

@@ -20,7 +20,7 @@ from pacbayes.data.foreign import ask
 from pacbayes.networks.activations import Draw, estimate
 from pacbayes.networks.bodies import Body, Sampled
 from pacbayes.networks.families.diagonal import GaussianLinear
-from pacbayes.networks.posterior import digest_outside, digest_prior
+from pacbayes.networks.posterior import sealed
 
 __all__ = ["ACTIVATIONS", "OutputActivation", "OutputNetwork", "Strip"]
 
@@ -171,13 +171,7 @@ class OutputNetwork(nn.Module):
 
     def seal_prior(self) -> None:
         """Record prior and state outside Q when data are first seen; refuse later changes."""
-        now = digest_prior(self), digest_outside(self)
-        if now != (self._sealed or now):
-            raise ValueError(
-                "the prior, or state outside the posterior, changed after the network first saw "
-                "data; build a new network"
-            )
-        self._sealed = now
+        self._sealed = sealed(self, self._sealed)
 
     def moments(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and deviation of the last pre-activations, (…, outputs) both."""

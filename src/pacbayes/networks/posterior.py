@@ -43,6 +43,7 @@ __all__ = [
     "outputs_key",
     "parts_of",
     "saved_posterior",
+    "sealed",
     "weights_from",
 ]
 
@@ -191,6 +192,22 @@ def digest_prior(module: nn.Module) -> str:
     return hasher.hexdigest()
 
 
+def sealed(module: nn.Module, then: tuple[str, str] | None) -> tuple[str, str]:
+    """Return digests of the prior and of the state outside Q; refuse others than they were."""
+    now = digest_prior(module), digest_outside(module)
+    if then is not None and now[0] != then[0]:
+        raise ValueError(
+            "the prior changed after the network first saw data; build a new network and set "
+            "its prior before it sees its bound set"
+        )
+    if then is not None and now[1] != then[1]:
+        raise ValueError(
+            "parameters or buffers outside the posterior changed after the network first saw "
+            "data (batch-norm statistics?); freeze them or make them part of Q"
+        )
+    return now
+
+
 def _refuse_parameters_outside(module: nn.Module) -> None:
     inside, every = _inside(module), _tensors(module, "_parameters")
     outside = [name for name, p in every if p.requires_grad and id(p) not in inside]
@@ -205,7 +222,8 @@ def draws_key(network: Network, x: Tensor, y: Tensor) -> bytes:
     """Return SHA-256 of every Gaussian of Q in the order of names, and of the bound set.
 
     Means and logarithms of scales count as float64, reflections of a basis and features as float32,
-    and labels as int64 class indices, all little-endian.
+    and labels as int64 class indices, all little-endian. Shape and power of a smooth prior follow
+    its posterior as float64.
     """
     hasher = _of_posterior(network)
     hasher.update(_bytes(x, "<f4"))
@@ -226,6 +244,8 @@ def _of_posterior(network: nn.Module) -> hashlib._Hash:
     for _, g in sorted(gaussians(network).items()):
         for key, tensor in of_posterior(g).items():
             hasher.update(_bytes(tensor, "<f4" if key == "reflections" else "<f8"))
+        if isinstance(g, Rotated) and g.smoothness is not None:
+            hasher.update(np.array(g.smoothness.numbers, "<f8").data)
     return hasher
 
 

@@ -29,15 +29,22 @@ class Basis(NamedTuple):
         name: of the layer's weights.
         rotation: R.
         map: KSR.
+        smoothness: (channels, height, width, p) of a smooth prior.
     """
 
     name: str
     rotation: Array
     map: Array
+    smoothness: Array | None = None
 
     def seen(self, x: Array) -> Array:
         """Return inputs as the layer sees them."""
         return np.asarray(x.astype(float) @ self.map)
+
+    def posterior(self, posterior: Weights) -> Weights:
+        """Return a posterior with all that its draws are keyed by."""
+        own = {} if self.smoothness is None else {f"{self.name}.smoothness": self.smoothness}
+        return posterior | own
 
     def prior(self, prior: Weights) -> Weights:
         """Return a prior with the means of the layer in the basis."""
@@ -63,8 +70,11 @@ def basis_of(run: NetworkRun, posterior: Weights) -> Basis | None:
         return None
     name = next(iter(run.shapes))
     R = _reflected(posterior[f"{name}.reflections"].astype(float))
-    power, shape = run.settings.prior_smooth, run.data.shape
-    return Basis(name, R, R if not power else _smooth(power, shape or ()) @ R)
+    power, shape = run.settings.prior_smooth, run.data.shape or ()
+    if not power:
+        return Basis(name, R, R)
+    whole = np.array([*(1, *shape)[-3:], power], float)
+    return Basis(name, R, _smooth(power, shape) @ R, whole)
 
 
 def check_basis(

@@ -64,7 +64,7 @@ def check_network(
         yield (turned := check_basis(run, basis, laws[1], shape))
         if not turned.holds:
             return
-        laws = basis.prior(laws[0]), laws[1]
+        laws = basis.prior(laws[0]), basis.posterior(laws[1])
     e = Evidence(c, run, folder, laws, _rows(x, y, counted), units[counted], body, basis)
     if "guess" in c.parameters and run.network is not None and body is None:
         yield word("the guess of the risk is the prior's error on its part")

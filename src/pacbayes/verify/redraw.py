@@ -121,6 +121,8 @@ def _key(laws: Laws, data: Data) -> int:
             hasher.update(np.ascontiguousarray(tensor, dtype="<f8").data)
         if (vectors := laws[1].get(f"{name}.reflections")) is not None:
             hasher.update(np.ascontiguousarray(vectors, dtype="<f4").data)
+        if (smooth := laws[1].get(f"{name}.smoothness")) is not None:
+            hasher.update(np.ascontiguousarray(smooth, dtype="<f8").data)
     hasher.update(np.ascontiguousarray(data[0], dtype="<f4").data)
     hasher.update(np.ascontiguousarray(data[1], dtype="<i8").data)
     return int.from_bytes(hasher.digest(), "little")

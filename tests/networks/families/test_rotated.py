@@ -200,6 +200,13 @@ def test_the_key_of_draws_follows_the_basis():
     assert draws_key(network, x, y) != before
 
 
+def test_the_key_of_draws_follows_the_smoothness_of_the_prior():
+    network, x, y, _ = trained(shape=(3, 4), prior_smooth=1.0)
+    before = draws_key(network, x, y)
+    first_layer(network).weight.smoothness = Smoothness((1, 3, 4), 1.1)
+    assert draws_key(network, x, y) != before
+
+
 @pytest.mark.parametrize("activation", ["relu", "sign"])
 def test_the_engine_draws_what_pytorch_does_in_a_basis(activation):
     network, x, y, _ = trained(activation=activation)

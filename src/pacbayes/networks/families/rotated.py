@@ -66,6 +66,11 @@ class Smoothness:
         """Numbers in an example."""
         return math.prod(self.shape)
 
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What it is, in four numbers."""
+        return (*self.shape, self.power)
+
     def matrix(self) -> Tensor:
         """Return KS in float64, (d, d): the layer sees xKS."""
         channels, height, width = self.shape
