@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLASSIFIER",
+    "KERNEL",
     "NETWORK",
     "DamagedFileError",
     "best_of_scales",
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 Record = TypeVar("Record")
-NETWORK, CLASSIFIER = "network", "classifier"  # kinds of folders
+NETWORK, KERNEL, CLASSIFIER = "network", "kernel", "classifier"  # kinds of folders
 _PART, _DAY = ".part", 86_400.0
 _HERE, _EXCHANGE = -100, 2  # of Linux's renameat2: paths from here on, and both change places
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -133,7 +134,7 @@ def load_versioned(path: Path, newest: int, oldest: int = 1) -> Any:
 
 
 def kind_of(folder: Path) -> str:
-    """Return what a folder holds, a network or a classifier, by its run.json.
+    """Return what a folder holds, a network, a kernel network or a classifier, by its run.json.
 
     The first folders of networks did not name their kind. A folder that a kill left aside comes
     back.
@@ -147,7 +148,7 @@ def kind_of(folder: Path) -> str:
         raise ValueError(f"{folder} is not a run folder: it has no run.json{instead}")
     record = load_json(path)
     kind = record.get("kind", NETWORK) if isinstance(record, dict) else NETWORK
-    if kind not in (NETWORK, CLASSIFIER):
+    if kind not in (NETWORK, KERNEL, CLASSIFIER):
         raise ValueError(f"{path}: kind {kind!r} is unknown; it may need a newer pacbayes")
     return str(kind)
 

@@ -24,7 +24,13 @@ from pacbayes.paper import printed
 __all__ = ["MOST_EPOCHS", "NETWORKS", "OF_LEARNING", "OPTIONS", "Option", "Settings"]
 
 MOST_EPOCHS = 1_000_000
-NETWORKS = {"dense": "dense", "conv": "conv", "module": "a module of your own"}
+NETWORKS = {
+    "dense": "dense",
+    "conv": "conv",
+    "module": "a module of your own",
+    "kernel": "kernel",
+}
+WITH_LAYERS = ("dense", "conv", "module")
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Option:
     metavar: str | None = None
     default: str | None = None
     several: bool = False
-    networks: tuple[str, ...] = tuple(NETWORKS)
+    networks: tuple[str, ...] = WITH_LAYERS
     learning: bool = False
     objective: Objective | None = None
     models: bool = False
@@ -197,7 +203,11 @@ class Settings(BaseModel):
         _objective("Learning rate of ln λ, for optim-lambda.", objective="optim-lambda"),
     ] = Field(1e-4, ge=0, allow_inf_nan=False)
     epochs: Annotated[
-        int, _run("Passes over the data; 0 leaves Q at P.  [default: the protocol's]")
+        int,
+        _run(
+            "Passes over the data; 0 leaves Q at P.  [default: the protocol's]",
+            networks=tuple(NETWORKS),
+        ),
     ] = Field(200, ge=0, le=MOST_EPOCHS)
     batch_size: Annotated[
         int | None, _steps("Examples per step.  [default: n/100, between 16 and 512]")
@@ -220,12 +230,24 @@ class Settings(BaseModel):
     engine: Annotated[Engine, _steps("native where possible, or torch.")] = "auto"
     repeats: Annotated[
         bool,
-        Option("Declare that examples naturally repeat.", "Data", models=True),
+        Option(
+            "Declare that examples naturally repeat.",
+            "Data",
+            models=True,
+            networks=tuple(NETWORKS),
+        ),
     ] = False
     delta: Annotated[
-        float, _objective("δ of the bound that guides training.  [default: 0.05]", models=True)
+        float,
+        _objective(
+            "δ of the bound that guides training.  [default: 0.05]",
+            models=True,
+            networks=tuple(NETWORKS),
+        ),
     ] = Field(0.05, gt=0, lt=1)
-    seed: Annotated[int, _run("Random seed.  [default: 0]", models=True)] = Field(0, ge=0, lt=2**63)
+    seed: Annotated[
+        int, _run("Random seed.  [default: 0]", models=True, networks=tuple(NETWORKS))
+    ] = Field(0, ge=0, lt=2**63)
 
     @field_validator("widths", mode="before")
     @classmethod

@@ -61,12 +61,13 @@ def test_the_options_of_train_are_in_sections(run_cli):
     _, out, _ = run_cli("train", "--help")
     headings = re.findall(r"^(\S.*):$", out, re.MULTILINE)
     assert headings[:4] == ["Examples", "Run", "Data", "Models other than networks"]
-    assert headings[4:7] == [
+    assert headings[4:8] == [
         "Network (posterior Q)",
         "Convolutions (--network conv)",
+        "Kernels (--network kernel)",
         "Prior P",
     ]
-    assert headings[7:] == ["Objective", "Optimisation", "Options"]
+    assert headings[8:] == ["Objective", "Optimisation", "Options"]
     prior = out.partition("Prior P:")[2].partition("Objective:")[0]
     assert prior.count("--prior-") == 9
 

@@ -11,9 +11,12 @@ import pacbayes
 from pacbayes import CertifiedClassifier, PACBayesClassifier, Settings, folders
 from pacbayes.choices import Predictor
 from pacbayes.data import DataSource
+from pacbayes.folders.kernels import create_kernel, train_kernel_run
+from pacbayes.networks.kernel import KernelPrior
+from pacbayes.training.kernel import KernelSettings
 from pacbayes.verify import verify
 
-KINDS = ("trained", "estimator", "classifier")
+KINDS = ("trained", "kernel", "estimator", "classifier")
 
 
 def rows(n=200):
@@ -34,6 +37,9 @@ def made(tmp_path_factory):
     run = folders.prepare(place / "trained", settings, source, folders.featured(read, settings))
     for _ in folders.train_run(run, run.load_data()):
         pass
+    prior, own = KernelPrior("columns", "linear", (3,)), KernelSettings(landmarks=50, epochs=20)
+    kernel = create_kernel(place / "kernel", prior, source, read.plain(), own)
+    train_kernel_run(kernel, kernel.load_data())
     network = PACBayesClassifier(widths=(4,), epochs=4, prior_epochs=4, random_state=0).fit(x, y)
     network.save(place / "estimator", x, y)
     model = CertifiedClassifier(GaussianNB(), random_state=0).fit(x, y)
@@ -71,7 +77,8 @@ def test_a_folder_is_certified_and_verified(made, name):
 def test_every_manifest_names_its_kind_and_those_that_do_not_are_networks(made):
     place, _, _ = made
     kinds = {name: json.loads((place / name / "run.json").read_text())["kind"] for name in KINDS}
-    assert kinds == {"trained": "network", "estimator": "network", "classifier": "classifier"}
+    same = {"trained": "network", "estimator": "network", "classifier": "classifier"}
+    assert kinds == same | {"kernel": "kernel"}
     path = place / "trained" / "run.json"
     text = path.read_text()
     path.write_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "kind"}))

@@ -17,7 +17,7 @@ from pacbayes.paper.printed import RESULTS, PaperResult
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.folders.prediction import TestErrors
-    from pacbayes.folders.record import RunRecord
+    from pacbayes.folders.record import KernelRecord, RunRecord
 
 __all__ = [
     "HELD_OUT",
@@ -177,14 +177,18 @@ def _layers(c: Certificate, parts: dict[str, float]) -> dict[str, tuple[float, f
     return layers
 
 
-def paper_result(record: RunRecord) -> PaperResult | None:
+def paper_result(record: RunRecord | KernelRecord) -> PaperResult | None:
     """Return the paper's column for the run's objective and activation, on its data and depth."""
+    if record.kind == "kernel":  # the paper has none
+        return None
     s = record.settings
     comparable = record.data.source.name == "binary-mnist" and len(s.widths) == 3
     return RESULTS.get((s.objective, s.activation)) if comparable else None
 
 
-def beside(c: Certificate, errors: TestErrors | None, record: RunRecord) -> Iterator[Beside]:
+def beside(
+    c: Certificate, errors: TestErrors | None, record: RunRecord | KernelRecord
+) -> Iterator[Beside]:
     """List the certificate's numbers with test errors, and the paper's where comparable."""
     theirs = paper_result(record)
     included = "" if c.draws is None else ", Monte-Carlo included"

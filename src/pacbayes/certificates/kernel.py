@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from torch import Tensor
 
-from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName
+from pacbayes.bounds.theorems import BEST_OF, THEOREMS, BoundName, CertificateBound
 from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import ROUNDING, guessed, ledger_of, part_of
@@ -31,7 +31,7 @@ def certify_kernel(
     y: Tensor,
     *,
     delta: float = 0.05,
-    bound: BoundName = "small-kl",
+    bound: CertificateBound = "small-kl",
     priors: int = 1,
     guess: float | None = None,
     repeats: bool = False,

@@ -24,6 +24,7 @@ from pacbayes.cli.options import (
     check_scheduler,
     given,
     is_classifier,
+    is_kernel,
     refuse_idle,
     set_threads,
 )
@@ -135,6 +136,12 @@ def certify(
         refuse_idle(context, f"{run}, a classifier", useful=("run", "delta", "as_json"))
         _certify_again(run, delta, as_json=as_json)
         return
+    if is_kernel(run):
+        useful = ("run", "delta", "bound", "priors", "replace", "data", "test_data", "threads")
+        refuse_idle(context, f"{run}, a kernel network", useful=(*useful, "as_json"))
+        set_threads(threads)
+        _certify_kernel(run, delta, bound, priors, (data, test_data), replace, as_json=as_json)
+        return
     sampling = {"--samples": samples, "--monte-carlo": monte_carlo}
     _check_options(bound, networks, sampling, exact=exact)
     check_samples(1 if samples is None else samples)
@@ -202,6 +209,36 @@ def _certify_again(run: Path, delta: float, *, as_json: bool) -> None:
         "Predictor, candidates and shares stay as they were: another choice would not be paid for. "
         f"δ must be chosen in advance. Next: {command('verify', run)}"
     )
+
+
+def _certify_kernel(
+    folder: Path,
+    delta: float,
+    bound: CertificateBound | None,
+    priors: int | None,
+    places: tuple[Path | None, Path | None],
+    replace: bool,
+    *,
+    as_json: bool,
+) -> None:
+    """Issue the certificate of a kernel network."""
+    from pacbayes.cli import console
+    from pacbayes.folders.kernels import certify_kernel_run, kernel_test_errors, open_kernel
+
+    started = time.monotonic()
+    run = open_kernel(folder)
+    examples = run.load_data(*places)
+    theorem = bound or "small-kl"
+    with console.waiting(f"computing the risk on {run.record.data.n} examples"):
+        issued = certify_kernel_run(
+            run, examples, delta=delta, bound=theorem, priors=priors, replace_other=replace
+        )
+        errors = kernel_test_errors(run, run.load_network(), examples)
+    if as_json:
+        print(json.dumps(_as_json(issued, errors)))
+        return
+    console.show_certificate(issued, errors, run)
+    remark(f"Took {took(started)}. Next: {command('verify', folder)}")
 
 
 def _check_options(

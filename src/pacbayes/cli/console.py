@@ -17,9 +17,18 @@ from pacbayes.cli.streams import command
 if TYPE_CHECKING:
     from pacbayes.certificates.certificate import Certificate
     from pacbayes.folders.folder import Run
+    from pacbayes.folders.kernels import KernelRun
     from pacbayes.folders.prediction import TestErrors
+    from pacbayes.training.kernel import HeadProgress
 
-__all__ = ["show_assumptions", "show_certificate", "show_classes", "show_trained", "waiting"]
+__all__ = [
+    "show_assumptions",
+    "show_certificate",
+    "show_classes",
+    "show_kernel_trained",
+    "show_trained",
+    "waiting",
+]
 
 _LOOSE = 0.5  # the error of guessing between two classes
 
@@ -43,6 +52,19 @@ def show_trained(runs: Sequence[Run], best: Run, took: str) -> None:
         print(f"Note: {remark_on_data}.")
     print(f"Written to {best.folder}")
     print(f"Next: {command('certify', best.folder)}")
+
+
+def show_kernel_trained(run: KernelRun, last: HeadProgress | None, took: str) -> None:
+    """Print the result of training a kernel network, its folder and the next command."""
+    if last is not None:
+        print(
+            f"{took}. Bound {percent_up(last.guide)} (a guide, not yet a certificate), risk "
+            f"{percent(last.risk)}, KL {nats(last.kl)}, after {last.epoch} epochs."
+        )
+    for remark_on_data in run.record.data.remarks:
+        print(f"Note: {remark_on_data}.")
+    print(f"Written to {run.folder}")
+    print(f"Next: {command('certify', run.folder)}")
 
 
 def _advice(run: Run) -> str | None:
@@ -73,7 +95,9 @@ def _advice_to_tighten(run: Run) -> str:
     return f"The bound is loose. To tighten it, try {change}\n{learned}"
 
 
-def show_certificate(certificate: Certificate, errors: TestErrors | None, run: Run) -> None:
+def show_certificate(
+    certificate: Certificate, errors: TestErrors | None, run: Run | KernelRun
+) -> None:
     """Print the certificate in words and numbers, beside the paper's where comparable."""
     console, c = _console(), certificate
     console.print(f"\nCertificate: at most {percent_up(c.bound)} error", style="bold", end="")
@@ -115,7 +139,7 @@ def _console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 100)
 
 
-def _steps(c: Certificate, run: Run) -> Table:
+def _steps(c: Certificate, run: Run | KernelRun) -> Table:
     table = Table("how it adds up", "points", "", box=None, pad_edge=False)
     table.columns[1].justify = "right"
     for step in steps(c, run.record.layer_names):
@@ -123,10 +147,12 @@ def _steps(c: Certificate, run: Run) -> Table:
     return table
 
 
-def _comparison(c: Certificate, errors: TestErrors | None, run: Run) -> Table:
+def _comparison(c: Certificate, errors: TestErrors | None, run: Run | KernelRun) -> Table:
     headings = ["\nbeside", "\nthis run"]
-    if paper_result(run.record) is not None:
-        headings.append(f"\npaper, {run.settings.objective} {run.settings.activation}")
+    if run.record.kind == "network" and paper_result(run.record) is not None:
+        headings.append(
+            f"\npaper, {run.record.settings.objective} {run.record.settings.activation}"
+        )
     table = Table(*headings, box=None, pad_edge=False)
     for row in beside(c, errors, run.record):
         table.add_row(*[row.label, row.ours, row.theirs][: len(headings)])

@@ -16,6 +16,7 @@ from pacbayes.cli.options import (
     best_of_scales,
     check_samples,
     is_classifier,
+    is_kernel,
     refuse_idle,
 )
 from pacbayes.cli.streams import printable
@@ -63,6 +64,11 @@ def export(
             "(converters round features to float32, and know no gradient boosting of this "
             "version), so the certificate would not cover the file; use pacbayes predict or "
             "pacbayes.load"
+        )
+    if is_kernel(run):
+        raise ValueError(
+            f"{run}: a kernel network cannot be exported yet; use pacbayes predict, or "
+            "pacbayes.folders.kernels in Python"
         )
     check_samples(samples)
     from pacbayes import folders

@@ -36,6 +36,7 @@ __all__ = [
     "flag_of",
     "given",
     "is_classifier",
+    "is_kernel",
     "numbers",
     "offering",
     "refuse_idle",
@@ -183,10 +184,19 @@ def best_of_scales(folder: Path) -> Path:
 
 def is_classifier(path: Path) -> bool:
     """Return whether a folder, or that of a file, holds a classifier."""
-    from pacbayes.files import CLASSIFIER, kind_of
+    return _is_kind(path, "classifier")
+
+
+def is_kernel(path: Path) -> bool:
+    """Return whether a folder, or that of a file, holds a kernel network."""
+    return _is_kind(path, "kernel")
+
+
+def _is_kind(path: Path, kind: str) -> bool:
+    from pacbayes.files import kind_of
 
     try:
-        return kind_of(path if path.is_dir() else path.parent) == CLASSIFIER
+        return kind_of(path if path.is_dir() else path.parent) == kind
     except ValueError:  # a folder of no kind; the command says what is wrong with it
         return False
 

@@ -8,7 +8,7 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,10 +29,12 @@ from pacbayes.cli.streams import command, harmless, remark, took
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pacbayes.folders import Run
+    from pacbayes.folders.folder import TrainedFolder
     from pacbayes.folders.prediction import Prediction
 
 __all__ = ["predict"]
+
+_OF_KERNELS = ("run", "data", "method", "label", "out", "seed", "threads", "as_json")
 
 
 def predict(
@@ -82,14 +84,20 @@ def predict(
     check_samples(samples)
     set_threads(threads)
     from pacbayes import folders
+    from pacbayes.folders.folder import TrainedFolder
 
     opened = folders.open(run)
-    if isinstance(opened, folders.Run):
+    if isinstance(opened, TrainedFolder):
+        asked: dict[str, Any] = {"seed": seed}
+        if isinstance(opened, folders.Run):
+            asked["samples"] = samples
+        else:
+            refuse_idle(context, f"{run}, a kernel network", useful=_OF_KERNELS)
         source = opened.record.data.source.located(opened.folder)
         inputs = filter(None, (data, source.name, source.test))
         _check_out(out, [*map(Path, inputs), *opened.folder.glob("*.json")], as_json=as_json)
         method = method or folders.certified_predictor(opened)
-        asked = {"method": method, "samples": samples, "seed": seed}
+        asked["method"] = method
         _show(opened.predict(data, label, **asked), out, "the ", as_json=as_json)
         if not as_json:
             remark(f"Took {took(started)}.{_doubt(opened, run, method)}")
@@ -146,7 +154,7 @@ def _write(text: str, out: Path | None) -> None:
         write_atomically(out, text.encode())
 
 
-def _doubt(opened: Run, folder: Path, method: Predictor) -> str:
+def _doubt(opened: TrainedFolder, folder: Path, method: Predictor) -> str:
     """Return the command that certifies the predictor, if no certificate covers it yet."""
     from pacbayes.certificates.certificate import read_certificate
 

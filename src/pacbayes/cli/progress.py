@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 
     from pacbayes.folders.folder import Run
     from pacbayes.settings import Settings
+    from pacbayes.training.kernel import HeadProgress
     from pacbayes.training.loop import Evaluation, Progress
 
-__all__ = ["check_curves", "parts_done", "show_prior", "show_training", "with_curves"]
+__all__ = [
+    "check_curves",
+    "epochs_done",
+    "parts_done",
+    "show_prior",
+    "show_training",
+    "with_curves",
+]
 
 _EVENTS = "events.out.tfevents."
 _SOON = 10.0  # seconds between lines on the draws of a certificate
@@ -57,6 +65,20 @@ def parts_done() -> Callable[[int, int], None]:
             left = duration((time.monotonic() - started) * (parts - done) / done)
             _console(quiet=False).print(f"part {done} of {parts}, {left} left")
             spoke = time.monotonic()
+
+    return follow
+
+
+def epochs_done(title: str, *, quiet: bool) -> Callable[[HeadProgress], None]:
+    """Return what prints the epochs of a kernel network, a few of them."""
+    console = _console(quiet=quiet)
+
+    def follow(p: HeadProgress) -> None:
+        if p.epoch == 1:
+            console.print(title)
+        if p.epoch & (p.epoch - 1) == 0 or p.epoch % 10 == 0:
+            bound = f"bound {percent_up(p.guide)}"
+            console.print(f"epoch {p.epoch}  {bound}  risk {100 * p.risk:.2f} %  KL {p.kl:.0f}")
 
     return follow
 

@@ -61,6 +61,27 @@ _CONVOLUTIONS: dict[str, tuple[Any, Option]] = {
         _conv("Batch norm, for a prior that learns.", flags=("--batch-norm/--no-batch-norm",)),
     ),
 }
+_kernel = partial(Option, panel="Kernels (--network kernel)", networks=("kernel",))
+_KERNELS: dict[str, tuple[Any, Option]] = {
+    "features": (
+        str,
+        _kernel(
+            "Formula of one example: wavelets, strokes (straightened first), colours, pixels or "
+            "columns.  [default: by the data]",
+            metavar="NAME",
+        ),
+    ),
+    "kernel": (
+        str,
+        _kernel(
+            "Sums and products of linear^POWER, arc-cosine^DEPTH and gaussian^G of the features.  "
+            "[default: by the features]",
+            metavar="TEXT",
+        ),
+    ),
+    "landmarks": (int, _kernel("Training examples that span the directions of Q.")),
+    "directions": (int, _kernel("Directions that carry Q, at most.")),
+}
 _SETTINGS = {name: (Settings.model_fields[name].annotation, OPTIONS[name]) for name in OPTIONS}
 _OF_MODELS = {name for name, option in OPTIONS.items() if option.models}
 _OF_DATA = {"dataset", "test_data", "label", "drop", "categorical", "group", "deduplicate"}
@@ -68,7 +89,7 @@ _USEFUL = {"out", "model", "per_class", "cost", "loss", "target_error", "quiet",
 _USEFUL |= _OF_DATA | _OF_MODELS  # with models other than networks
 
 
-@offering(_CONVOLUTIONS | _SETTINGS)
+@offering(_CONVOLUTIONS | _KERNELS | _SETTINGS)
 def train(
     context: typer.Context,
     out: Annotated[Path, _run(help="Run folder; an unfinished run in it is resumed.")],
@@ -132,9 +153,10 @@ def train(
     network: Annotated[
         str,
         _network(
-            metavar="dense|conv|FILE.py:FUNCTION",
-            help="Dense layers, convolutions, or a module that your function builds; it is called "
-            "with the shape of an example and the number of scores.",
+            metavar="dense|conv|kernel|FILE.py:FUNCTION",
+            help="Dense layers, convolutions, a Gaussian process on fixed features, or a module "
+            "that your function builds; it is called with the shape of an example and the number "
+            "of scores.",
         ),
     ] = "dense",
     device: OnDevice = "cpu",
@@ -158,6 +180,8 @@ def train(
     pacbayes train --dataset mnist --prior-fraction 0.5 --out runs/ten
 
     pacbayes train --dataset mnist --network conv --out runs/conv
+
+    pacbayes train --dataset mnist --network kernel --out runs/kernel
 
     pacbayes train --dataset my.npz --network my_network.py:build --out runs/own
 
@@ -187,8 +211,13 @@ def train(
         each.check()
     asked = _parsed(chosen)
     table = source.is_table and asked["protocol"] == "fast"
-    kind = network if network in ("dense", "conv") else "module"
+    kind = network if network in ("dense", "conv", "kernel") else "module"
     _check_effective(asked, kind, learned=asked.get("prior_fraction", table and kind == "dense"))
+    if kind == "kernel":
+        _check_for_kernel(tensorboard, device)
+        set_threads(threads)
+        _train_kernel(out, (source, other), asked, started, quiet=quiet, as_json=as_json)
+        return
     if kind == "module":
         _check_file(network)
     layers = {name: asked.pop(name) for name in _CONVOLUTIONS if name in asked}
@@ -246,7 +275,7 @@ def _check_file(network: str) -> None:
     file, _, function = network.rpartition(":")
     if not file.endswith(".py") or not function.isidentifier():
         raise ValueError(
-            f"--network must be dense, conv or a function such as my_network.py:build, got "
+            "--network must be dense, conv, kernel or a function such as my_network.py:build, got "
             f"{network!r}"
         )
     if not Path(file).is_file():
@@ -255,7 +284,7 @@ def _check_file(network: str) -> None:
 
 def _check_effective(asked: dict[str, Any], network: str, *, learned: object) -> None:
     """Refuse options of other networks, of a prior that learns, or of an objective."""
-    for name, (_, option) in (_CONVOLUTIONS | _SETTINGS).items():
+    for name, (_, option) in (_CONVOLUTIONS | _KERNELS | _SETTINGS).items():
         if name not in asked or asked[name] == option.default:
             continue
         if needed := option.needs(network, asked.get("objective"), learned=bool(learned)):
@@ -317,6 +346,49 @@ def _show(trained: list[Run], started: float | None, *, as_json: bool) -> None:
     else:
         done = "Already trained" if started is None else f"Trained in {took(started)}"
         console.show_trained(trained, best, done)
+
+
+def _check_for_kernel(tensorboard: Path | None, device: str) -> None:
+    """Refuse options that have no effect on a kernel network."""
+    if tensorboard is not None:
+        raise ValueError("--tensorboard needs --network dense or conv or a module of your own")
+    if device not in ("cpu", "auto"):
+        raise ValueError(f"--device {device}: a kernel network trains on the CPU; leave it out")
+
+
+def _train_kernel(
+    out: Path,
+    sources: tuple[DataSource, DataSource | None],
+    asked: dict[str, Any],
+    started: float,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Train a kernel network in a folder, and print the result."""
+    from pacbayes.cli import console, progress
+    from pacbayes.folders.kernels import create_kernel, train_kernel_run
+    from pacbayes.networks.kernel import KernelPrior
+    from pacbayes.training.kernel import KernelSettings
+
+    names = ("landmarks", "directions", "epochs", "seed", "delta")
+    settings = KernelSettings(**{name: asked[name] for name in names if name in asked})
+    used, read = _load(*sources, None)
+    data = read if not hasattr(read, "plain") else read.plain()
+    shape = data.shape or (data.x_train.shape[1],)
+    prior = KernelPrior.usual(used.name, shape, asked.get("features"), asked.get("kernel"))
+    run = create_kernel(out, prior, used, data, settings, repeats=asked.get("repeats", False))
+    already = run.trained
+    with console.waiting(f"computing features of {len(data.x_train)} examples"):
+        follow = progress.epochs_done(run.record.title, quiet=quiet or as_json)
+        train_kernel_run(run, data, follow=follow)
+    last = run.history[-1] if run.history else None
+    if as_json:
+        print(json.dumps({"run": str(out), "evaluation": None if last is None else asdict(last)}))
+    else:
+        console.show_kernel_trained(
+            run, last, "Already trained" if already else f"Trained in {took(started)}"
+        )
 
 
 def _fit(

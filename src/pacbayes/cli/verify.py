@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacbayes.cli import console
-from pacbayes.cli.options import AsJson, DataFile, best_of_scales, complete_runs, is_classifier
+from pacbayes.cli.options import (
+    AsJson,
+    DataFile,
+    best_of_scales,
+    complete_runs,
+    is_classifier,
+    is_kernel,
+)
 from pacbayes.cli.streams import command, printable, remark, took
 
 if TYPE_CHECKING:
@@ -61,8 +68,9 @@ def verify(
     from pacbayes.verify import verify as verified
 
     certificate = best_of_scales(certificate)
-    if relearn and is_classifier(certificate):
-        raise ValueError(f"--relearn has no effect on {certificate}, a classifier; leave it out")
+    for other, kind in ((is_classifier, "a classifier"), (is_kernel, "a kernel network")):
+        if relearn and other(certificate):
+            raise ValueError(f"--relearn has no effect on {certificate}, {kind}; leave it out")
     paths = certificates_in(certificate)
     folder = paths[0].parent
     before = _files_in(folder)

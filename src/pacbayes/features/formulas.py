@@ -136,8 +136,8 @@ def _between(x: Array, rows: Array, columns: Array) -> Array:
     """Return the values of images at places between pixels, linearly; zero outside."""
     B, c, h, w = x.shape
     framed = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]).reshape(B, c, -1)
-    r, s = np.clip(rows + 1, 0, h + 0.999), np.clip(columns + 1, 0, w + 0.999)
-    top, left = np.floor(r).astype(np.int64), np.floor(s).astype(np.int64)
+    r, s = np.clip(rows + 1, 0, h + 1), np.clip(columns + 1, 0, w + 1)
+    top, left = (np.minimum(np.floor(t), side).astype(np.int64) for t, side in ((r, h), (s, w)))
     down, right = r - top, s - left
     corner = (top * (w + 2) + left).reshape(B, 1, -1)
     found = np.zeros((B, c, corner.shape[-1]))

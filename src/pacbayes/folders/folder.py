@@ -37,7 +37,7 @@ from pacbayes.files import (
     load_tensors,
     write_atomically,
 )
-from pacbayes.folders.record import DataRecord, RunRecord, read_manifest, versions
+from pacbayes.folders.record import DataRecord, KernelRecord, RunRecord, read_manifest, versions
 from pacbayes.networks.modules import OwnModule
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import gaussians, saved_posterior
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEATURES",
     "Run",
+    "TrainedFolder",
     "encoding_of",
     "featured",
     "features_sha256",
@@ -62,10 +63,67 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Run:
-    """An open run folder."""
+class TrainedFolder:
+    """What the folders of networks and of kernel networks have in common."""
 
     folder: Path
+    record: RunRecord | KernelRecord
+
+    @property
+    def trained(self) -> bool:
+        """Whether the training has ended."""
+        return (self.folder / "posterior.safetensors").exists()
+
+    @property
+    def changed_versions(self) -> list[str]:
+        """What differs from when the run was made, so that its last bits may differ too."""
+        now, then = {"device": "cpu"} | versions(), self.record.versions
+        return [f"{k} {v}, now {now.get(k)}" for k, v in then.items() if now.get(k) != v]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of run.json, which checkpoints and posteriors carry so that they stay with it."""
+        return file_sha256(self.folder / "run.json")
+
+    def certificate_path(self, predictor: Predictor) -> Path:
+        """Return where the certificate of a predictor lies."""
+        return self.folder / predictor.file
+
+    def load_data(self, file: Path | None = None, test: Path | None = None) -> Dataset:
+        """Load the run's data and check that they are bit for bit those it was trained on.
+
+        Args:
+            file, test: where the data are now, if they are your own and have moved.
+        """
+        source = self.record.data.source.located(self.folder)
+        data = source.moved(file, test).read()
+        if data.train_sha256 != self.record.data.train_sha256:
+            raise DataError(
+                f"{data.name} has changed: it is not the data that {self.folder} was trained on"
+            )
+        if isinstance(data, Dataset):
+            return data
+        old = self.record.data.features_sha256 is None  # earlier versions read numbers alone
+        return data.plain() if old else data.encoded(self.encoding)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the columns of a file become the features of the network."""
+        return encoding_of(self.folder, self.record.data)
+
+    def load_own(self, name: str) -> tuple[dict[str, Tensor], Any]:
+        """Load tensors and record of one of the run's files; refuse those of another run."""
+        path = self.folder / name
+        tensors, record = load_tensors(path)
+        if not isinstance(record, dict) or record.get("run") != self.sha256:
+            raise DamagedFileError(f"{path} belongs to another run")
+        return tensors, record
+
+
+@dataclass(frozen=True)
+class Run(TrainedFolder):
+    """An open run folder of a network."""
+
     record: RunRecord
 
     @classmethod
@@ -143,26 +201,6 @@ class Run:
         """The settings of the run."""
         return self.record.settings
 
-    @property
-    def trained(self) -> bool:
-        """Whether the training has ended."""
-        return (self.folder / "posterior.safetensors").exists()
-
-    @property
-    def changed_versions(self) -> list[str]:
-        """What differs from when the run was made, so that its last bits may differ too."""
-        now, then = {"device": "cpu"} | versions(), self.record.versions
-        return [f"{k} {v}, now {now.get(k)}" for k, v in then.items() if now.get(k) != v]
-
-    @property
-    def sha256(self) -> str:
-        """Hash of run.json, which checkpoints and posteriors carry so that they stay with it."""
-        return file_sha256(self.folder / "run.json")
-
-    def certificate_path(self, predictor: Predictor) -> Path:
-        """Return where the certificate of a predictor lies."""
-        return self.folder / predictor.file
-
     def class_path(self, predictor: Predictor, index: int) -> Path:
         """Return where the certificate of a predictor on one class lies."""
         path = self.certificate_path(predictor)
@@ -186,36 +224,6 @@ class Run:
     def best(self) -> Evaluation:
         """The evaluation that the posterior comes from."""
         return min(read_history(self.folder / "history.json"), key=lambda e: e.guide)
-
-    def load_data(self, file: Path | None = None, test: Path | None = None) -> Dataset:
-        """Load the run's data and check that they are bit for bit those it was trained on.
-
-        Args:
-            file, test: where the data are now, if they are your own and have moved.
-        """
-        source = self.record.data.source.located(self.folder)
-        data = source.moved(file, test).read()
-        if data.train_sha256 != self.record.data.train_sha256:
-            raise DataError(
-                f"{data.name} has changed: it is not the data that {self.folder} was trained on"
-            )
-        if isinstance(data, Dataset):
-            return data
-        old = self.record.data.features_sha256 is None  # earlier versions read numbers alone
-        return data.plain() if old else data.encoded(self.encoding)
-
-    @property
-    def encoding(self) -> Encoding:
-        """How the columns of a file become the features of the network."""
-        return encoding_of(self.folder, self.record.data)
-
-    def load_own(self, name: str) -> tuple[dict[str, Tensor], Any]:
-        """Load tensors and record of one of the run's files; refuse those of another run."""
-        path = self.folder / name
-        tensors, record = load_tensors(path)
-        if not isinstance(record, dict) or record.get("run") != self.sha256:
-            raise DamagedFileError(f"{path} belongs to another run")
-        return tensors, record
 
     def load_drawn(self) -> dict[str, Tensor]:
         """Load the weights of the network that was drawn, certified and kept."""
@@ -373,5 +381,7 @@ def open_run(folder: Path) -> Run:
     """Open an existing run of a network."""
     record = read_manifest(folder)
     if not isinstance(record, RunRecord):
-        raise ValueError(f"{folder} holds a classifier, not a network; use pacbayes.load")
+        kind = "a kernel network" if isinstance(record, KernelRecord) else "a classifier"
+        instead = "open_kernel" if isinstance(record, KernelRecord) else "pacbayes.load"
+        raise ValueError(f"{folder} holds {kind}, not a network; use {instead}")
     return Run(folder, record)

@@ -6,26 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacbayes.files import CLASSIFIER, best_of_scales, kind_of
+from pacbayes.files import CLASSIFIER, KERNEL, best_of_scales, kind_of
 from pacbayes.folders.folder import Run, open_run
 
 if TYPE_CHECKING:
+    from pacbayes.folders.kernels import KernelRun
     from pacbayes.folders.models import SavedModel
 
 __all__ = ["load", "open"]
 
 
-def open(folder: str | Path) -> Run | SavedModel:
-    """Return what a folder holds: a network's run, or a saved classifier.
+def open(folder: str | Path) -> Run | KernelRun | SavedModel:
+    """Return what a folder holds: a network's run, a kernel network's, or a saved classifier.
 
-    Both have `kind`, `folder`, `record`, `load()`, `predict(data)` and `certify(delta)`. A folder
+    All have `kind`, `folder`, `record`, `load()`, `predict(data)` and `certify(delta)`. A folder
     with a run for each prior scale stands for the best of them.
 
     Raises:
         ValueError: it holds nothing of ours, or nothing that this version knows.
     """
     place = best_of_scales(Path(folder))
-    if kind_of(place) != CLASSIFIER:
+    if (kind := kind_of(place)) == KERNEL:
+        from pacbayes.folders.kernels import open_kernel
+
+        return open_kernel(place)
+    if kind != CLASSIFIER:
         return open_run(place)
     from pacbayes.folders.models import open_model  # scikit-learn is for these alone
 

@@ -23,7 +23,7 @@ from pacbayes.data.frame import Frame
 from pacbayes.data.later import read_matched
 from pacbayes.engine.evaluation import sampler
 from pacbayes.files import DamagedFileError, save_json
-from pacbayes.folders.folder import Run
+from pacbayes.folders.folder import Run, TrainedFolder
 from pacbayes.networks.bodies import Deterministic, Evaluated
 from pacbayes.networks.network import Network
 from pacbayes.networks.posterior import Weights
@@ -42,6 +42,7 @@ __all__ = [
     "count_test_errors",
     "draw_labels",
     "error_of",
+    "labelled_rows",
     "module_body",
     "predict",
     "read_rows",
@@ -153,13 +154,13 @@ def votes_of(network: Network) -> int:
     return VOTES if is_placed(network) else FEW_VOTES
 
 
-def certified_predictor(run: Run) -> Predictor:
+def certified_predictor(run: TrainedFolder) -> Predictor:
     """Return the predictor with the lowest certified bound; randomised if nothing is certified."""
     there = [p for p in Predictor if run.certificate_path(p).exists()]
     return min(there, key=partial(_claimed_bound, run), default=Predictor.RANDOMISED)
 
 
-def _claimed_bound(run: Run, predictor: Predictor) -> float:
+def _claimed_bound(run: TrainedFolder, predictor: Predictor) -> float:
     return read_certificate(run.certificate_path(predictor)).bound
 
 
@@ -182,7 +183,7 @@ def predict(
     """
     method = Predictor(method)
     network = run.load_network().double().eval() if network is None else network
-    features, given = _examples(run, data, label)
+    features, given = labelled_rows(run, data, label)
     classes = run.record.data.classes
     weights = run.load_drawn() if method is Predictor.DRAWN else None
     ask = partial(decide, network, method, seed=seed, samples=samples, weights=weights)
@@ -254,7 +255,9 @@ class TrainedNetwork:
         return np.array(found.labels)
 
 
-def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str] | None]:
+def labelled_rows(
+    run: TrainedFolder, data: Any, label: str | None
+) -> tuple[Floats, list[str] | None]:
     """Read examples; return their features and, if there are any, their labels."""
     record, encoding = run.record.data, run.encoding
     where = str(data) if isinstance(data, str | Path) else "the rows"
@@ -271,7 +274,7 @@ def _examples(run: Run, data: Any, label: str | None) -> tuple[Floats, list[str]
     return encoding.apply(frame, where), checked(found, record.classes, where)
 
 
-def read_rows(run: Run, source: Any, label: str | None = None) -> Frame:
+def read_rows(run: TrainedFolder, source: Any, label: str | None = None) -> Frame:
     """Read a file of rows, or rows in memory, with the columns of the run's training set."""
     record, encoding = run.record.data, run.encoding
     return read_matched(

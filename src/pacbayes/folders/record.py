@@ -18,22 +18,27 @@ from pacbayes.devices import CPU
 from pacbayes.engine.library import available
 from pacbayes.files import (
     CLASSIFIER,
+    KERNEL,
     NETWORK,
     damaged,
     kind_of,
     load_versioned,
 )
 from pacbayes.networks.architecture import DenseArchitecture
+from pacbayes.networks.kernel import KernelPrior
 from pacbayes.networks.modules import Convolutions
 from pacbayes.settings import Settings
 from pacbayes.training.blueprint import ModuleRecord
+from pacbayes.training.kernel import KernelSettings
 
 __all__ = [
     "CLASSIFIER",
     "FOLDER_FILES",
+    "KERNEL",
     "NETWORK",
     "ClassifierRecord",
     "DataRecord",
+    "KernelRecord",
     "ModuleRecord",
     "RunRecord",
     "kind_of",
@@ -69,7 +74,7 @@ class _Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["network", "classifier"]
+    kind: Literal["network", "kernel", "classifier"]
     format: Literal[1] = 1
 
 
@@ -108,6 +113,32 @@ class RunRecord(_Manifest):
         title = f"{'-'.join(map(str, dense.sizes))} {s.activation if s.widths else 'linear'}"
         title += " in the eigenbasis" if s.basis == "eigen" else ""
         return title + (f", smooth prior {s.prior_smooth:g}" if s.prior_smooth else "")
+
+
+class KernelRecord(_Manifest):
+    """The run.json of a kernel network, whose prior is the formulas that it names.
+
+    Attributes:
+        prior_sha256: hash of these formulas and their versions.
+    """
+
+    kind: Literal["kernel"] = "kernel"
+    prior: KernelPrior
+    settings: KernelSettings
+    data: DataRecord
+    repeats: bool = False
+    prior_sha256: str
+    versions: dict[str, str]
+
+    @property
+    def layer_names(self) -> dict[str, str]:
+        """Better names for parts of the KL."""
+        return {"head": f"{self.settings.directions} directions at most"}
+
+    @property
+    def title(self) -> str:
+        """The network in a few words."""
+        return f"kernel {self.prior.kernel} on {self.prior.features}"
 
 
 def _layer_names(network: ModuleRecord) -> dict[str, str]:
@@ -187,13 +218,14 @@ class ClassifierRecord(_Manifest):
         )
 
 
-_RECORDS: dict[str, type[RunRecord | ClassifierRecord]] = {
+_RECORDS: dict[str, type[RunRecord | KernelRecord | ClassifierRecord]] = {
     NETWORK: RunRecord,
+    KERNEL: KernelRecord,
     CLASSIFIER: ClassifierRecord,
 }
 
 
-def read_manifest(folder: Path) -> RunRecord | ClassifierRecord:
+def read_manifest(folder: Path) -> RunRecord | KernelRecord | ClassifierRecord:
     """Return the contents of a folder's run.json, of whatever kind the folder is."""
     kind, path = kind_of(folder), folder / RUN
     try:

@@ -53,6 +53,7 @@ __all__ = [
     "certify_run",
     "engine_note",
     "planned_runs",
+    "refuse_other",
     "scale_text",
     "train_all",
     "train_run",
@@ -133,17 +134,17 @@ def certify_run(
         priors: how many priors were tried on these data; by default the run's prior scales.
     """
     if not replace_other and bound != BEST_OF:
-        _refuse_other(run.certificate_path(THEOREMS[bound].predictor), bound)
+        refuse_other(run.certificate_path(THEOREMS[bound].predictor), bound)
     issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors, drawing)
     issued, weights = issuer.issue(delta, *run.bound_set(data))
     place = run.certificate_path(issued.kind)
     if not replace_other:
-        _refuse_other(place, issued.bound_name)
+        refuse_other(place, issued.bound_name)
     issued = _saved(run, issued, place, weights)
     return remarked(issued, data.y_train, data.groups, data.classes)
 
 
-def _refuse_other(path: Path, bound: str) -> None:
+def refuse_other(path: Path, bound: str) -> None:
     """Raise ValueError if there is a certificate by another theorem at its place."""
     if not path.exists():
         return
@@ -190,7 +191,7 @@ def certify_classes(
         )
     if not replace_other:
         for path in run.class_paths(THEOREMS[bound].predictor):
-            _refuse_other(path, bound)
+            refuse_other(path, bound)
     names, (x, y) = run.record.data.classes, run.bound_set(data)
     known = [name for name in ("seconds", "executor", "follow") if name in given]
     drawing: dict[str, Any] = {name: given.pop(name) for name in known}

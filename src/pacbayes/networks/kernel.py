@@ -26,6 +26,14 @@ __all__ = ["KernelNetwork", "KernelPrior"]
 
 Floats = NDArray[np.float64]
 _ROWS = 1000
+_IMAGE = 3  # dimensions: channels, height and width
+_STROKES = ("binary-mnist", "mnist", "digits", "ten-digits")
+_KERNELS = {  # as chosen on MNIST and CIFAR-10
+    "strokes": "0.98*linear^5 + 0.02",
+    "wavelets": "0.98*linear^4 + 0.02",
+    "pixels": "0.98*linear^3 + 0.02",
+    "colours": "0.98*linear + 0.02",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,24 @@ class KernelPrior:
     features: str
     kernel: str
     shape: tuple[int, ...]
+
+    @classmethod
+    def usual(
+        cls,
+        data: str,
+        shape: tuple[int, ...],
+        features: str | None = None,
+        kernel: str | None = None,
+    ) -> KernelPrior:
+        """Return what was given, and for the rest what suits such data: defaults by name and shape.
+
+        Args:
+            data: name of the data set; digits are straightened.
+        """
+        if features is None:
+            images = {1: "strokes" if data in _STROKES else "wavelets", 3: "colours"}
+            features = images.get(shape[0], "columns") if len(shape) == _IMAGE else "columns"
+        return cls(features, kernel or _KERNELS.get(features, "arc-cosine^2 + 1"), shape)
 
     def __post_init__(self) -> None:
         if self.features not in FORMULAS:

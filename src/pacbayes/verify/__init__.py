@@ -19,8 +19,9 @@ from flint import ctx
 
 from pacbayes.verify.classifiers import check_classifier
 from pacbayes.verify.findings import Finding
+from pacbayes.verify.kernels import check_kernel
 from pacbayes.verify.networks import check_network
-from pacbayes.verify.records import is_classifier
+from pacbayes.verify.records import kind_of
 from pacbayes.verify.redraw import Body, Weights
 
 __all__ = ["Finding", "certificates_in", "verify"]
@@ -61,7 +62,9 @@ def verify(
     if path.is_dir():
         for file in certificates_in(path):
             yield from verify(file, full=full, data=data, prior=prior, body=body, replay=replay)
-    elif not is_classifier(path.parent):
+    elif (kind := kind_of(path.parent)) == "kernel":
+        yield from check_kernel(path, full=full, data=data)
+    elif kind != "classifier":
         yield from check_network(path, full, data, prior, body)
     elif full and replay is None:
         raise ValueError("the models must run to make their predictions again")

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from pacbayes.data import DataSource
 from pacbayes.verify.enclosures import INEQUALITIES, THEOREMS, Theorem
+from pacbayes.verify.formulas import NAMES
 from pacbayes.verify.redraw import ACTIVATIONS, Array, Body, Data, Laws, Shapes, Weights
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ __all__ = [
     "ClassifierRun",
     "Evidence",
     "Features",
+    "KernelRun",
     "NetworkClaim",
     "NetworkRun",
     "hash_of",
-    "is_classifier",
+    "kind_of",
     "read",
     "read_header",
     "read_tensors",
@@ -188,6 +190,22 @@ class NetworkRun(_Record):
         return {name: shape for shapes in each for name, shape in shapes.items()}
 
 
+class _KernelPrior(_Record):
+    features: Annotated[str, _one_of(NAMES)]
+    kernel: str
+    shape: tuple[int, ...]
+
+
+class KernelRun(_Record):
+    """The run.json of a kernel network."""
+
+    kind: Literal["kernel"]
+    prior: _KernelPrior
+    data: _Data
+    repeats: bool = False
+    prior_sha256: str
+
+
 class Features(_Record):
     """The features.json of a table."""
 
@@ -314,13 +332,13 @@ class ClassifierCertificates(_Record):
 Kind = TypeVar("Kind", bound=_Record)
 
 
-def is_classifier(folder: Path) -> bool:
-    """Return whether a folder says that it holds a classifier; a network's does not say."""
+def kind_of(folder: Path) -> str:
+    """Return what a folder says that it holds; the first folders of networks did not say."""
     try:
         found = json.loads((folder / "run.json").read_bytes())
     except (OSError, ValueError, RecursionError):  # the strict reader says what is wrong
-        return False
-    return isinstance(found, dict) and found.get("kind") == "classifier"
+        return "network"
+    return str(found.get("kind", "network")) if isinstance(found, dict) else "network"
 
 
 def read(path: Path, kind: type[Kind]) -> Kind:

@@ -16,7 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Measured", "is_data_free", "is_kept", "measure", "measure_shared", "shuffled"]
+__all__ = [
+    "BLOCK",
+    "Layer",
+    "Measured",
+    "is_data_free",
+    "is_kept",
+    "last_layer",
+    "measure",
+    "measure_shared",
+    "shuffled",
+]
 
 Array = NDArray[Any]
 Weights = dict[str, Array]
@@ -229,7 +239,7 @@ def measure_shared(
                     k: means[k] + np.exp(scales[k]) * rng.standard_normal(means[k].shape)
                     for k in hidden
                 }
-                drawn.append(_last(last, body(weights, x), y, step))
+                drawn.append(last_layer(last, body(weights, x), y, step))
             losses = np.clip(np.nan_to_num(np.stack(drawn), nan=1.0), 0, 1)
             half = len(losses) // 2 * 2
             A, B = (losses, losses) if samples is None else (losses[:half:2], losses[1:half:2])
@@ -286,7 +296,7 @@ def _sampled(
     for layer in layers[:-1]:
         z, unsure = noise.pre_activations(*layer.moments(a))
         a, doubtful = activation(z), doubtful | unsure
-    losses = _last(layers[-1], np.broadcast_to(a, (noise.draws, *a.shape[-2:])), y, step)
+    losses = last_layer(layers[-1], np.broadcast_to(a, (noise.draws, *a.shape[-2:])), y, step)
     unknown = np.isnan(losses)  # an output that is not a number is an error
     return np.where(doubtful, np.nan, np.where(unknown, 1.0, np.clip(losses, 0, 1)))
 
@@ -364,11 +374,11 @@ def _summed(layers: Sequence[Layer], x: Array, y: Array, step: float) -> Array:
         up = ndtr(mean / scale)[:, None]
         weight, a = weight @ np.where(states > 0, up, 1 - up).prod(-1), states
     labels = range(max(2, len(layers[-1].bias)))
-    each = [_last(layers[-1], a, np.full(len(a), label), step) for label in labels]
+    each = [last_layer(layers[-1], a, np.full(len(a), label), step) for label in labels]
     return np.asarray(np.take_along_axis(weight @ np.stack(each, 1), y[:, None], 1).T)
 
 
-def _last(layer: Layer, a: Array, y: Array, step: float) -> Array:
+def last_layer(layer: Layer, a: Array, y: Array, step: float) -> Array:
     """Return P(the label does not win) at activations a, integrated over the last layer."""
     from scipy.special import log_ndtr, ndtr
 

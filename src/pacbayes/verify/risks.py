@@ -13,7 +13,7 @@ from pacbayes.verify import enclosures, redraw
 from pacbayes.verify.findings import COUNTED, RESAMPLED, Finding, bound, finding, spent
 from pacbayes.verify.records import Evidence, NetworkClaim, NetworkRun, hash_of, read_tensors
 
-__all__ = ["check_guess", "check_risk"]
+__all__ = ["check_guess", "check_quadrature", "check_risk", "theorem_bound"]
 
 _TIED = 1e-9  # scores that differ by less are a tie, and a tie is an error
 _BLOCK = 10_000  # examples whose errors are counted at a time
@@ -32,14 +32,14 @@ def _of_all(e: Evidence, *, full: bool, relearned: bool) -> Iterator[Finding]:
     holds = relearned or bool(arb(c.kl) >= kl)
     yield Finding("KL(Q|P)", holds, f"{c.kl:.4f} claimed, {kl.str(12)}")
     if classes > 2:
-        yield _check_quadrature(c, classes)
+        yield check_quadrature(c, classes)
     check = _check_exact_risk if c.draws is None else _check_monte_carlo
     upper, said = check(_measured(e) if full else c, e.run)
     yield Finding(RESAMPLED, said.holds, said.detail) if full else said
-    yield _bound(c, upper if full else c.risk_upper, kl, spent(c.ledger, c.part))
+    yield theorem_bound(c, upper if full else c.risk_upper, kl, spent(c.ledger, c.part))
 
 
-def _check_quadrature(c: NetworkClaim, classes: int) -> Finding:
+def check_quadrature(c: NetworkClaim, classes: int) -> Finding:
     """Check the claimed error of the integral over more than two classes."""
     best = enclosures.quadrature_error(classes, c.quadrature_step or 1.0)
     holds = c.quadrature_step is not None and bool(arb(c.quadrature_error) >= best)
@@ -119,7 +119,7 @@ def _check_drawn(e: Evidence) -> Iterator[Finding]:
         ratio += e.basis.rounding((e.laws[0], own))
     yield Finding("ln(dQ/dP)", bool(arb(c.kl) >= ratio), f"{c.kl:.4f} claimed, {ratio.str(12)}")
     yield _check_errors(e, drawn)
-    yield _bound(c, c.risk_upper, ratio, spent(c.ledger, c.part) / max(1, networks))
+    yield theorem_bound(c, c.risk_upper, ratio, spent(c.ledger, c.part) / max(1, networks))
 
 
 def _check_fixed(e: Evidence) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def _check_fixed(e: Evidence) -> Iterator[Finding]:
         raw = e.basis is not None and prior is not e.laws[0]
         at = e.basis.prior(prior) if raw and e.basis is not None else prior
         yield _check_errors(e, _at_means(e, at))
-    yield _bound(c, c.risk_upper, arb(0), spent(c.ledger, c.part))
+    yield theorem_bound(c, c.risk_upper, arb(0), spent(c.ledger, c.part))
 
 
 _OF_ONE_NETWORK = {  # whose weights are known
@@ -140,7 +140,7 @@ _OF_ONE_NETWORK = {  # whose weights are known
 }
 
 
-def _bound(c: NetworkClaim, risk: float, kl: arb, delta: arb) -> Finding:
+def theorem_bound(c: NetworkClaim, risk: float, kl: arb, delta: arb) -> Finding:
     value = c.theorem.bound(arb(risk), kl, c.n, delta, c.parameters)
     return bound(c.bound_name, c.bound, value, delta, least=risk)
 
