@@ -837,7 +837,11 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("losses/bounded.py", "if not 2 <= (k :=", "if not 1 <= (k :=", CERTIFIED),
     ("verify/classifiers.py", "several.T).any(0)", "several.T).all(0)", TOP),
     ("verify/classifiers.py", "if run.labels == 1 else (m, size, run.labels)", "", TOP),
-    ("models/candidates.py", "np.argsort(-p, axis=1", "np.argsort(p, axis=1", CERTIFIED),
+    ("losses/bounded.py", "np.argsort(-p, axis=1", "np.argsort(p, axis=1", TOP),
+    ("networks/predictors.py", ".topk(best, -1)", ".topk(1, -1)", TOP),
+    ("networks/predictors.py", "scatter(-1, place, -inf)", "clone()", TOP),
+    ("verify/risks.py", "[:, -e.claim.labels]", "[:, -1]", TOP),
+    ("verify/risks.py", "if e.claim.labels > most:", "if False:", TOP),
     (
         "losses/bounded.py",
         "zip(y.tolist(), answers.tolist()",

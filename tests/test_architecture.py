@@ -121,7 +121,7 @@ OURS = {  # what goes past `data/foreign.py`, and why it reaches no foreign code
     "export/graphs.py: torch.export.load": "called by `ask` in export/files.py",
     "export/predictors.py": "runs inside an exported graph",
     "networks/bodies.py: functional_call": "a partial, which `ask` calls",
-    "sklearn/certifying.py: model.predict": "of a PACBayesClassifier, which gives copies",
+    "sklearn/classifier.py: self.predict": "of a PACBayesClassifier, which gives copies",
     "verify/risks.py: body": "the body of a run of ours, which gives copies",
     "verify/redraw.py: body": "for `verify`, which gives it blocks of a file",
 }

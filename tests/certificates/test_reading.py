@@ -153,9 +153,7 @@ def test_a_file_without_a_field_is_damaged(name, tmp_path):
         read_certificate(saved(tmp_path, record))
 
 
-@pytest.mark.parametrize(
-    "name", ["part", "noun", "subset", "scale", "losses", "remarks", "theorem"]
-)
+@pytest.mark.parametrize("name", ["part", "subset", "scale", "losses", "remarks", "theorem"])
 def test_a_file_cannot_set_what_its_format_does_not_have(name, tmp_path):
     with pytest.raises(DamagedFileError, match=f"the field '{name}' is unknown"):
         read_certificate(saved(tmp_path, NETWORK.as_dict() | {name: None}))

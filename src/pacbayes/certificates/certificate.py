@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -44,6 +45,7 @@ _NETWORK = (
     "monte_carlo", "samples", "draws", "variance", "within", "quadrature_step", "quadrature_error",
     "n", "kl", "kl_by_part", "class_name", "assumptions", "provenance",
 )
+_OPTIONAL = ("class_name", "assumptions", "provenance", "noun")
 _CLASSIFIER = (
     "bound", "quantity", "predictor", "theorem", "n", "unit", "losses", "delta", "ledger", "part",
     "kl", "scale", "assumptions", "provenance", "remarks",
@@ -162,6 +164,12 @@ class Certificate(Evidence):
         """The class whose examples alone are counted; None for all of them."""
         whole = self.subset or ""
         return whole.removeprefix("class ") if whole.startswith("class ") else None
+
+    @property
+    def labels(self) -> int:
+        """How many labels an answer has, of which one must be right."""
+        found = re.fullmatch(r"top-(\d+) error", self.noun)
+        return int(found[1]) if found else 1
 
     @property
     def unit(self) -> str:
@@ -340,6 +348,7 @@ def written(c: Certificate) -> dict[str, Any]:
     if network:
         plain["assumptions"] = asdict(c.assumptions)
         del plain["assumptions"]["covers"]
+        plain |= {} if c.noun == "error" else {"noun": c.noun}
     else:
         plain["assumptions"] = tuple(c.assumptions)
         plain["theorem"] = _MEANS.get(c.theorem, c.theorem)
@@ -351,7 +360,7 @@ def read_certificate(path: Path) -> Certificate:
     record = load_versioned(path, FORMAT, FORMAT)
     if not isinstance(record, dict):
         return parsed(Certificate, record, path)
-    record = _fields(record, _NETWORK, path, optional=("class_name", "assumptions", "provenance"))
+    record = _fields(record, (*_NETWORK, "noun"), path, optional=_OPTIONAL)
     record["theorem"] = name = record.pop("bound_name")
     parts, only = record["ledger"], "pac-bayes"  # with best-of every theorem has its own part
     record["part"] = only if isinstance(parts, dict) and only in parts else f"{only}, {name}"
@@ -360,6 +369,8 @@ def read_certificate(path: Path) -> Certificate:
     if isinstance(assumed := record.get("assumptions"), dict):
         record["assumptions"] = {k: v for k, v in assumed.items() if k != "covers"}
     certificate = parsed(Certificate, record, path)
+    if certificate.noun != "error" and certificate.labels == 1:
+        raise damaged(path, f"the loss {certificate.noun!r} is unknown")
     versions = certificate.provenance.get("versions", {})
     if not (isinstance(versions, dict) and all(isinstance(v, str) for v in versions.values())):
         raise DamagedFileError(f"{path} is damaged: its versions are not texts; issue it again")

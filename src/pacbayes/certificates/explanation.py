@@ -133,7 +133,7 @@ def steps(c: Certificate, names: Mapping[str, str] | None = None) -> Iterator[St
     label = "training risk" + " of pairs" * theorem.pairs + _TIMES.get(theorem.factor, "")
     kind, any_posterior = "exact" if c.draws is None else "sampled", ", for any posterior"
     if c.kind is Predictor.FIXED:
-        label, kind, any_posterior = "error on the bound set", "counted", ""
+        label, kind, any_posterior = f"{c.noun} on the bound set", "counted", ""
     yield Step("risk", f"{label}, {kind}", parts.pop("risk"))
     yield Step("monte-carlo", "Monte-Carlo error", parts.pop("monte-carlo"), _draws(c))
     yield Step("sample", f"finite sample{any_posterior}", parts.pop("log terms"), _terms(c))
@@ -197,7 +197,7 @@ def beside(
         paper_way = "bound in the paper's way (Catoni, no Monte-Carlo)"
         yield Beside(paper_way, percent_up(c.catoni), _printed(theirs, "bound"))
     if c.kind is Predictor.FIXED or c.assumptions.group is not None:
-        yield Beside("error on the bound set", percent(c.risk))
+        yield Beside(f"{c.noun} on the bound set", percent(c.risk))
     elif c.held_out is None:
         yield Beside("training risk of pairs", percent(c.risk))
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from pacbayes.certificates.assumptions import Assumptions
 from pacbayes.certificates.certificate import Certificate, Evidence, issue
 from pacbayes.certificates.certify import assumed, beside, checked_copy, for_seed, guessed
 from pacbayes.devices import CPU, device_of
-from pacbayes.losses.bounded import of_units
+from pacbayes.losses.bounded import loss_of, of_units
 from pacbayes.networks.bodies import Dense, Deterministic, Evaluated
 from pacbayes.networks.network import Network
 from pacbayes.networks.plain import plain_copy
@@ -66,9 +67,10 @@ def certify_drawn(
             advance, which is tighter near a learned prior.
         networks: how many are drawn.
         guess: the risk expected on the bound set, for disintegrated-fixed, as in `certify`.
-        given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`; and
-            groups, (n,), if only groups of examples are independent. Each then counts once, with
-            its mean error, which is in [0, 1] as the theorems require.
+        given: delta, priors, repeats, sample, assumptions and provenance, as in `certify`; loss,
+            error or top-K for how often the label is not among the K best scores; and groups, (n,),
+            if only groups of examples are independent. Each then counts once, with its mean error,
+            which is in [0, 1] as the theorems require.
     """
     issuer = _Issuer.of(network, x, y, {"pac-bayes": Fraction(1)}, **given)
     return issuer.drawn(THEOREMS[bound], "pac-bayes", networks, guess)
@@ -127,6 +129,7 @@ class _Issuer:
     ledger: Ledger
     shown: Mapping[str, Any]  # assumptions and provenance
     groups: Tensor | None = None  # of each example, if groups are what is independent
+    labels: int = 1  # of an answer, which errs if the right one is not among them
 
     @classmethod
     def of(
@@ -143,6 +146,7 @@ class _Issuer:
         assumptions: Assumptions | None = None,
         provenance: Mapping[str, Any] | None = None,
         groups: Tensor | None = None,
+        loss: str = "error",
     ) -> _Issuer:
         exact = checked_copy(network, x, y, repeats=repeats, sample=sample)
         if not isinstance(exact.body, Dense | Deterministic | Evaluated):
@@ -152,21 +156,25 @@ class _Issuer:
             )
         ledger = for_seed(delta, exact.prior_seed, lambda own: Ledger.shared(own, shares, priors))
         assumptions = assumed(exact, assumptions, repeats=repeats)
-        shown = {"assumptions": assumptions, "provenance": provenance}
-        return cls(exact, *beside(exact, x, y), ledger, shown, groups)
+        counted = loss_of(np.arange(exact.classes), None, loss)
+        shown = {"assumptions": assumptions, "provenance": provenance, "noun": counted.noun}
+        return cls(exact, *beside(exact, x, y), ledger, shown, groups, counted.labels)
 
     def fixed(self, part: str) -> Certificate:
         evidence = _evidence(self._risk(prior_weights(self.exact)), {})
         theorem = "held-out" if self.groups is None else "held-out-mean"
         return issue(theorem, evidence, self.ledger, part, **self.shown)
 
+    def _errors(self, weights: Weights) -> int:
+        return count_errors(self.exact, weights, self.x, self.y, self.labels)
+
     def _risk(self, weights: Weights) -> EmpiricalRisk:
         """Return the error on the bound set; n counts groups, and each counts its mean error."""
         if self.groups is None:
-            errors, n = count_errors(self.exact, weights, self.x, self.y), len(self.x)
+            errors, n = self._errors(weights), len(self.x)
             return EmpiricalRisk(errors / n, n, samples=0, draws=None)
-        wrong = are_errors(self.exact, weights, self.x, self.y).to(CPU).double().numpy()
-        means = of_units(wrong, self.groups.to(CPU).numpy())
+        wrong = are_errors(self.exact, weights, self.x, self.y, self.labels)
+        means = of_units(wrong.to(CPU).double().numpy(), self.groups.to(CPU).numpy())
         n = len(means)
         mean = min(1.0, math.fsum(means) / n * (1 + _ROUNDING))
         return EmpiricalRisk(mean, n, samples=0, draws=None)
@@ -197,19 +205,23 @@ class _Issuer:
         return certificate, drawn
 
 
-def prior_error(network: Network, x: Tensor, y: Tensor, index: Tensor | None = None) -> float:
+def prior_error(
+    network: Network, x: Tensor, y: Tensor, index: Tensor | None = None, loss: str = "error"
+) -> float:
     """Return the error of the network at the prior's means, on examples outside the bound set.
 
     On the prior's own part of the data it is a guess of the risk for Catoni's bound at a fixed C.
 
     Args:
         index: of these examples among x and y, if not all of them are.
+        loss: error or top-K.
     """
     exact = plain_copy(network)
     weights = prior_weights(exact)
+    best = loss_of(np.arange(exact.classes), None, loss).labels
     index = torch.arange(len(x), device=CPU) if index is None else index
     place, parts = device_of(exact), index.split(_BLOCK)
-    errors = (count_errors(exact, weights, x[i].to(place), y[i].to(place)) for i in parts)
+    errors = (count_errors(exact, weights, x[i].to(place), y[i].to(place), best) for i in parts)
     return sum(errors) / len(index)
 
 

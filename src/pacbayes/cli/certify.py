@@ -62,6 +62,13 @@ def certify(
             "--per-class", help="Certify the error on each class; the classes share δ equally."
         ),
     ] = False,
+    loss: Annotated[
+        str,
+        typer.Option(
+            metavar="error|top-K",
+            help="What is counted of one network: top-3 errs if the label is not among its 3 best.",
+        ),
+    ] = "error",
     monte_carlo: Annotated[
         MonteCarlo | None,
         typer.Option(
@@ -176,6 +183,7 @@ def certify(
             examples,
             delta=delta,
             bound=theorem,
+            loss=loss,
             monte_carlo=monte_carlo,
             samples=None if exact else samples or "auto",
             networks=networks,

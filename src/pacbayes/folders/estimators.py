@@ -149,6 +149,7 @@ def _certify(model: PACBayesClassifier, run: Run, examples: Dataset) -> None:
         bound=bound,
         samples=model.votes_ if sampled else None,
         priors=model.priors,
+        loss=model.loss,
     )
     if known is None or (issued.bound, issued.n, issued.kind) != (known.bound, known.n, known.kind):
         raise ValueError("X and y are not the examples that the classifier was certified on")

@@ -187,10 +187,14 @@ def predict(
     classes = run.record.data.classes
     weights = run.load_drawn() if method is Predictor.DRAWN else None
     ask = partial(decide, network, method, seed=seed, samples=samples, weights=weights)
+    k, best = _answer_size(run, method), list[list[str]]()
     labels, confidence = list[str](), list[float]()
     for x in torch.from_numpy(features).split(_BLOCK):
         decisions = ask(x.double(), sampler=sampler(network))
         labels += [classes[i] for i in decisions.index.tolist()]
+        if k > 1 and decisions.output is not None:
+            order = np.argsort(-decisions.output.numpy(), axis=1, kind="stable")[:, :k]
+            best += [[classes[i] for i in row] for row in order.tolist()]
         if method is Predictor.VOTE and decisions.output is not None:
             confidence += network.task.confidence(decisions.output).tolist()
     votes, predictor = None, method.sentence
@@ -198,7 +202,8 @@ def predict(
         votes = confidence
         predictor = f"majority vote over {samples} draws of the network"
         predictor += " (not covered by certificate.json)"
-    return Prediction(predictor, labels, votes, error_of([[label] for label in labels], given))
+    error = error_of(best or [[label] for label in labels], given)
+    return Prediction(predictor, labels, votes, error, best=best or None)
 
 
 def error_of(
@@ -217,6 +222,15 @@ def error_of(
     counted = answered or [True] * len(answers)
     wrong = [b not in a for a, b, one in zip(answers, given, counted, strict=True) if one]
     return sum(wrong) / len(wrong) if wrong else None
+
+
+def _answer_size(run: Run, method: Predictor) -> int:
+    """Return how many labels an answer has, as its certificate counts them."""
+    path = run.certificate_path(method)
+    if method in (Predictor.FIXED, Predictor.DRAWN) and path.exists():
+        with suppress(ValueError, OSError):  # a damaged file is for `verify` to report
+            return read_certificate(path).labels
+    return 1
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,7 @@ def certify_run(
     monte_carlo: MonteCarlo | None = None,
     networks: int = 1,
     priors: int | None = None,
+    loss: str = "error",
     replace_other: bool = False,
     **drawing: Any,
 ) -> Certificate:
@@ -132,31 +133,37 @@ def certify_run(
         monte_carlo: kl-chernoff by default, or stratified-bernstein where a batch shares its draws.
         drawing: seconds, executor and follow, as for `certify`.
         priors: how many priors were tried on these data; by default the run's prior scales.
+        loss: error, or top-K for how often the label is not among the K best scores of one network.
     """
     if not replace_other and bound != BEST_OF:
         refuse_other(run.certificate_path(THEOREMS[bound].predictor), bound)
-    issuer = _Issuer(run, network, data, bound, samples, monte_carlo, networks, priors, drawing)
+    more = (samples, monte_carlo, networks, priors, loss, drawing)
+    issuer = _Issuer(run, network, data, bound, *more)
     issued, weights = issuer.issue(delta, *run.bound_set(data))
     place = run.certificate_path(issued.kind)
     if not replace_other:
-        refuse_other(place, issued.bound_name)
+        refuse_other(place, issued.bound_name, issued.noun)
     issued = _saved(run, issued, place, weights)
     return remarked(issued, data.y_train, data.groups, data.classes)
 
 
-def refuse_other(path: Path, bound: str) -> None:
-    """Raise ValueError if there is a certificate by another theorem at its place."""
+def refuse_other(path: Path, bound: str, noun: str | None = None) -> None:
+    """Raise ValueError if there is a certificate by another theorem, or of another loss."""
     if not path.exists():
         return
     try:
-        name = read_certificate(path).bound_name
+        there = read_certificate(path)
     except ValueError:  # damaged, or of an earlier format: to be issued again
         return
-    if name.removesuffix("-mean") != bound:  # of groups
-        raise ValueError(
-            f"{path} is a certificate by {name}, which one by {bound} would replace; add "
-            "--replace (replace_other=True), or move that file"
-        )
+    was, new = f"by {there.bound_name}", f"by {bound}"
+    if noun is not None and there.noun != noun:
+        was, new = f"of the {there.noun}", f"of the {noun}"
+    elif there.bound_name.removesuffix("-mean") == bound.removesuffix("-mean"):  # of groups
+        return
+    raise ValueError(
+        f"{path} is a certificate {was}, which one {new} would replace; add --replace "
+        "(replace_other=True), or move that file"
+    )
 
 
 def certify_classes(
@@ -178,7 +185,8 @@ def certify_classes(
 
     Args:
         replace_other: replace certificates of the same predictor by another theorem.
-        given: monte_carlo, networks, priors, seconds, executor and follow, as for `certify_run`.
+        given: monte_carlo, networks, priors, loss, seconds, executor and follow, as for
+            `certify_run`.
     """
     if bound == BEST_OF or THEOREMS[bound].predictor is Predictor.DRAWN:
         raise ValueError(
@@ -220,6 +228,7 @@ class _Issuer:
     monte_carlo: MonteCarlo | None = None
     networks: int = 1
     priors: int | None = None
+    loss: str = "error"
     drawing: Mapping[str, Any] = field(default_factory=dict)
 
     def issue(self, delta: float, x: Tensor, y: Tensor) -> tuple[Certificate, Weights | None]:
@@ -235,9 +244,12 @@ class _Issuer:
         if (groups := self.run.bound_groups(self.data)) is not None:
             self._check_groups()
             given["groups"] = groups
+        if self.loss != "error":
+            self._check_one_network()
+            given["loss"] = self.loss
         if self.bound.startswith("held-out"):
             return certify_fixed(self.network, x, y, **given), None
-        given["guess"] = _guess(self.run, self.network, self.data)
+        given["guess"] = _guess(self.run, self.network, self.data, self.loss)
         if self.bound == BEST_OF and self.run.settings.prior_fraction:
             return certify_network(self.network, x, y, networks=self.networks, **given)
         if self.bound != BEST_OF and THEOREMS[self.bound].predictor is Predictor.DRAWN:
@@ -248,6 +260,16 @@ class _Issuer:
         usual: MonteCarlo = "stratified-bernstein" if shared else "kl-chernoff"
         given |= {"monte_carlo": self.monte_carlo or usual, "samples": self.samples}
         return certify(self.network, x, y, bound=self.bound, **given, **self.drawing), None
+
+    def _check_one_network(self) -> None:
+        """Refuse theorems about more than one network, whose scores have no order."""
+        best = self.bound == BEST_OF
+        learned = bool(self.run.settings.prior_fraction)
+        if not (learned if best else THEOREMS[self.bound].predictor in _ONE_NETWORK):
+            raise ValueError(
+                f"--loss {self.loss} counts errors of one network, which --bound {self.bound} does "
+                "not certify; use held-out, disintegrated or disintegrated-fixed"
+            )
 
     def _check_groups(self) -> None:
         """Refuse theorems whose risk would have to be sampled for groups."""
@@ -267,13 +289,13 @@ def _codes(y: Tensor, classes: int) -> Tensor:
     return (y > 0).long() if classes == 2 else y
 
 
-def _guess(run: Run, network: Network, data: Dataset) -> float | None:
+def _guess(run: Run, network: Network, data: Dataset, loss: str) -> float | None:
     """Return the prior's error on the part of the data that it learned from, if it learned."""
     s = run.settings
     if not s.prior_fraction:
         return None
     own = data.split(s.prior_fraction, s.seed)[0]
-    return prior_error(network, *data.tensors("train"), torch.from_numpy(own))
+    return prior_error(network, *data.tensors("train"), torch.from_numpy(own), loss=loss)
 
 
 def _assumptions(run: Run) -> Assumptions:

@@ -21,6 +21,7 @@ __all__ = [
     "LossName",
     "OutputLoss",
     "cost_of",
+    "likeliest",
     "loss_of",
     "mean_upper",
     "of_units",
@@ -143,6 +144,12 @@ LOSSES: dict[LossName, OutputLoss] = {
         "fresh weights by their squared loss; that of the mean output of Q is at most the same",
     ),
 }
+
+
+def likeliest(p: Array, classes: Array, k: int) -> Array:
+    """Return the k classes with the largest probabilities, (n, k), the first of equals first."""
+    best: Array = classes[np.argsort(-p, axis=1, kind="stable")[:, :k]]
+    return best
 
 
 def units_of(groups: Any, n: int) -> tuple[Array, Array]:

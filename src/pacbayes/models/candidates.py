@@ -29,7 +29,7 @@ from pacbayes.bounds.domain import upward
 from pacbayes.data.foreign import ask
 from pacbayes.data.preprocessing import TableEncoder
 from pacbayes.defaults import linear_weight
-from pacbayes.losses.bounded import units_of
+from pacbayes.losses.bounded import likeliest, units_of
 
 __all__ = [
     "MEAN",
@@ -40,7 +40,6 @@ __all__ = [
     "answer",
     "best_vote",
     "default_candidates",
-    "likeliest",
     "mean_of",
     "mean_weights",
     "named",
@@ -210,12 +209,6 @@ def probabilities(model: Any, X: Any, classes: Array) -> Array:
 def ranked(model: Any, X: Any, classes: Array, k: int) -> Array:
     """Return a classifier's answers of k labels: `predict`, (n,), or the likeliest, (n, k)."""
     return answer(model, X) if k == 1 else likeliest(probabilities(model, X, classes), classes, k)
-
-
-def likeliest(p: Array, classes: Array, k: int) -> Array:
-    """Return the k classes with the largest probabilities, (n, k), the first of equals first."""
-    best: Array = classes[np.argsort(-p, axis=1, kind="stable")[:, :k]]
-    return best
 
 
 def answer(model: Any, X: Any, method: str = "predict") -> Array:

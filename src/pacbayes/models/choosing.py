@@ -24,13 +24,12 @@ from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import refuse_fitted_state
 from pacbayes.data.splitting import Split
 from pacbayes.data.values import features_sha256
-from pacbayes.losses.bounded import Loss, of_units
+from pacbayes.losses.bounded import Loss, likeliest, of_units
 from pacbayes.models.candidates import (
     MEAN,
     WeightedVote,
     answer,
     best_vote,
-    likeliest,
     mean_of,
     probabilities,
     ranked,

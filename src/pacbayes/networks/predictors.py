@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -150,18 +151,29 @@ def _below(weights: Weights, prefix: str) -> Weights:
     return {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
 
 
-def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> int:
-    """Count the examples that the drawn network gets wrong; a tie is an error."""
-    return int(are_errors(network, weights, x, y).sum())
+def count_errors(network: Network, weights: Weights, x: Tensor, y: Tensor, best: int = 1) -> int:
+    """Count the examples that the drawn network gets wrong, as `are_errors` says."""
+    return int(are_errors(network, weights, x, y, best).sum())
 
 
-def are_errors(network: Network, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
-    """Return whether the drawn network gets each example wrong, (n,); a tie is an error."""
+def are_errors(network: Network, weights: Weights, x: Tensor, y: Tensor, best: int = 1) -> Tensor:
+    """Return whether the drawn network gets each example wrong, (n,); a tie is an error.
+
+    Args:
+        best: how many labels an answer has, those with the best scores; it errs without the right
+            one.
+    """
     blocks = zip(x.split(_BLOCK), y.split(_BLOCK), strict=True)
     found = []
     for inputs, labels in blocks:
         score = scores(network, weights, inputs)
-        margin = network.task.margin(score, labels.to(score.device))
+        labels = labels.to(score.device)
+        if best == 1:
+            margin = network.task.margin(score, labels)
+        else:  # how far the label is ahead of the first that it would keep out
+            place = labels[:, None]
+            others = score.scatter(-1, place, -inf).topk(best, -1).values
+            margin = score.gather(-1, place)[:, 0] - others[:, -1]
         found.append(~(margin > _CLOSE))
     return torch.cat(found)
 

@@ -49,14 +49,15 @@ def certificate_or_warning(
         _check_origin(model)
         if len(own):
             check_split(x.numpy(), own, np.asarray(bound), repeats=model.repeats)
-        guess = prior_error(model.network_, x[own], y[own]) if len(own) else None
+        guess = prior_error(model.network_, x[own], y[own], loss=model.loss) if len(own) else None
         issued = _certify(model, x[bound], y[bound], (as_they_came, y), guess)
     except NoSampleError as error:
         advice = _INSIDE if isinstance(error, FittedError) else ""
         warnings.warn(f"no certificate: {error}{advice}", CertificateWarning, stacklevel=3)
         return None
     labels = model.classes_[model.network_.task.decode(y).numpy()]
-    if (remark := above_constant(issued.bound, labels)) is None:
+    remark = above_constant(issued.bound, labels) if issued.noun == "error" else None
+    if remark is None:
         return issued
     warnings.warn(remark, CertificateWarning, stacklevel=3)
     return replace(issued, remarks=(remark,))
@@ -91,7 +92,8 @@ def _ask_again(model: Any, issued: Certificate, X: Any, y: Array, table: Array, 
         )
     if issued.kind in (Predictor.FIXED, Predictor.DRAWN):
         bound = model.bound_set_
-        wrong = int((model.predict(_safe_indexing(X, bound)) != y[bound]).sum())
+        best = model.top(_safe_indexing(X, bound))
+        wrong = int((best != y[bound][:, None]).all(axis=1).sum())
         if wrong > round(issued.risk * issued.n):
             raise NoSampleError(
                 f"predict errs on {wrong} examples of the bound set, but the certificate counts "
@@ -120,6 +122,8 @@ def _certify(
     own: dict[str, Any] = {"delta": model.delta, "priors": model.priors, "repeats": model.repeats}
     own["sample"] = sample
     own["assumptions"] = _assumptions(model)
+    if model.predictor_ not in ("vote", "randomised"):
+        own["loss"] = model.loss
     if model.predictor == "fixed":
         return certify_fixed(model.network_, x, y, **own)
     if model.predictor == "best" and model.predictor_ == "fixed":

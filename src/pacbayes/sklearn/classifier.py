@@ -22,6 +22,7 @@ from pacbayes.data.dataset import classes_of
 from pacbayes.data.preprocessing import fitted, in_numbers, refuse_batch_effects, transformed
 from pacbayes.data.tasks import task_of
 from pacbayes.engine.evaluation import sampler
+from pacbayes.losses.bounded import likeliest, loss_of
 from pacbayes.networks.posterior import draws_key
 from pacbayes.networks.predictors import Decisions, decide, draw_network, prior_weights
 from pacbayes.randomness import keyed_generator
@@ -31,6 +32,7 @@ from pacbayes.sklearn.packing import carried, restored
 from pacbayes.sklearn.parameters import (
     PredictorName,
     blueprint_of,
+    check_loss,
     check_parameters,
     choice_of,
     examples_of,
@@ -81,6 +83,9 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         priors: how many candidates a search tries on the same examples, whatever it varies; all are
             paid for.
         delta: probability with which the certificate may fail.
+        loss: what is certified: `error`, or `top-3` and the like, where an answer is the three
+            labels with the best scores (`top`) of a fixed or drawn network. Training does not
+            depend on it.
         votes: draws of a vote, and draws for the risk of a vote or randomised classifier.
         repeats: declares that examples naturally occur more than once.
         engine: native where possible, or torch.
@@ -125,6 +130,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         preprocessing: Any = "auto",
         priors: int = 1,
         delta: float = 0.05,
+        loss: str = "error",
         votes: int = 100,
         repeats: bool = False,
         engine: Engine = "auto",
@@ -146,6 +152,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.preprocessing = preprocessing
         self.priors = priors
         self.delta = delta
+        self.loss = loss
         self.votes = votes
         self.repeats = repeats
         self.engine = engine
@@ -167,6 +174,7 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         k, n = len(self.classes_), len(y)
         if k < 2:
             raise ValueError(f"need examples of at least two classes, got one class, {y[0]}")
+        check_loss(self, self.classes_)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         settings = settings_of(self, k, n, self._seed)
         self._settings, self._choice = settings, choice_of(self, settings, self._shape)
@@ -237,6 +245,16 @@ class PACBayesClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._decide(self._checked(X), Predictor(self.predictor_))
         labels: Array = self.classes_[chosen.index.numpy()]
         return labels
+
+    def top(self, X: Any) -> Array:
+        """Return the labels that the certificate counts, the best scores first, (n, k).
+
+        They are the K best of one network with the loss top-K, and those of `predict` otherwise.
+        """
+        k = loss_of(self.classes_, None, self.loss).labels
+        if k == 1:
+            return self.predict(X).reshape(-1, 1)
+        return likeliest(self._scores(self._checked(X)), self.classes_, k)
 
     def __getstate__(self) -> dict[str, Any]:
         return carried(super().__getstate__())

@@ -19,6 +19,7 @@ from pacbayes import defaults
 from pacbayes.data.layout import Layout
 from pacbayes.data.preprocessing import refuse_fitted_state
 from pacbayes.data.values import is_framed
+from pacbayes.losses.bounded import loss_of
 from pacbayes.networks.modules import OwnModule
 from pacbayes.settings import Settings
 from pacbayes.training.blueprint import Blueprint, Choice, chosen
@@ -27,6 +28,7 @@ __all__ = [
     "Input",
     "PredictorName",
     "blueprint_of",
+    "check_loss",
     "check_parameters",
     "choice_of",
     "examples_of",
@@ -63,6 +65,15 @@ def check_parameters(given: Any) -> None:
     if given.network is not None and given.activation != "relu":
         raise ValueError(f"activation {given.activation!r} is for dense networks; use relu")
     refuse_fitted_state(given.preprocessing)
+
+
+def check_loss(given: Any, classes: Array) -> None:
+    """Raise ValueError unless the loss suits the classes and the predictor."""
+    counted = loss_of(classes, None, given.loss)
+    if counted.labels > 1 and given.predictor in ("vote", "randomised"):
+        raise ValueError(
+            f"the loss {given.loss} is counted for one network; use predictor best, fixed or drawn"
+        )
 
 
 def settings_of(given: Any, classes: int, n: int, seed: int) -> Settings:

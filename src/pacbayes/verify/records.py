@@ -94,8 +94,14 @@ class NetworkClaim(_Record):
     n: int = Field(ge=8)
     kl: float
     class_name: str | None = None
+    noun: Annotated[str, Field(pattern=r"^(top-([2-9]|[1-9][0-9]{1,8}) )?error$")] = "error"
     assumptions: dict[str, str | int | bool | None]
     provenance: _Hashes
+
+    @property
+    def labels(self) -> int:
+        """The number of best scores, of which the label must have one."""
+        return 1 if self.noun == "error" else int(self.noun[len("top-") : -len(" error")])
 
     @property
     def theorem(self) -> Theorem:

@@ -22,7 +22,11 @@ _BLOCK = 10_000  # examples whose errors are counted at a time
 def check_risk(e: Evidence, *, full: bool, relearned: bool) -> Iterator[Finding]:
     """Check risk, KL and bound; if the prior was relearned, the bound decides, not the KL."""
     check = _OF_ONE_NETWORK.get(e.claim.bound_name)
-    yield from _of_all(e, full=full, relearned=relearned) if check is None else check(e)
+    most = len(e.run.data.classes) - 1 if check else 1
+    if e.claim.labels > most:
+        yield Finding("loss", False, f"{e.claim.noun} does not suit {e.claim.bound_name}")
+    else:
+        yield from _of_all(e, full=full, relearned=relearned) if check is None else check(e)
 
 
 def _of_all(e: Evidence, *, full: bool, relearned: bool) -> Iterator[Finding]:
@@ -196,5 +200,6 @@ def _errors_of(
     scores = np.hstack([-z, z]) / 2 if z.shape[1] == 1 else z
     own = np.take_along_axis(scores, y[:, None], 1)[:, 0]
     np.put_along_axis(scores, y[:, None], -np.inf, 1)
-    wrong: redraw.Array = ~(own - scores.max(1) > _TIED)
+    left_out = np.sort(scores, 1)[:, -e.claim.labels]  # the first that the label would keep out
+    wrong: redraw.Array = ~(own - left_out > _TIED)
     return wrong
