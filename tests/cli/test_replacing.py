@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pacbayes import folders
+from pacbayes.folders.run import refuse_other
 
 
 @pytest.fixture
@@ -52,3 +53,14 @@ def test_certificates_of_classes_are_not_replaced_either(run_cli, run):
     assert (code, "certificate-class-0.json is a certificate by small-kl" in err) == (2, True)
     assert (run / "certificate-class-0.json").read_bytes() == before
     assert run_cli("certify", run, "--bound", "catoni", "--replace", *asked)[0] == 0
+
+
+def test_a_certificate_of_another_loss_is_not_replaced(run):
+    path = run / "certificate.json"
+    opened = folders.open_run(run)
+    asked = {"delta": 0.05, "samples": 10, "bound": "small-kl"}
+    folders.certify_run(opened, opened.load_network(), opened.load_data(), **asked)
+    refuse_other(path, "small-kl", "error")
+    refuse_other(path, "small-kl")
+    with pytest.raises(ValueError, match="of the error, which one of the top-3 error would"):
+        refuse_other(path, "small-kl", "top-3 error")
