@@ -98,12 +98,14 @@ def kernel_evidence(
             "the directions are not shown to be orthonormal under the network's kernel; make them "
             "by train_kernel"
         )
-    value, charge = network.output(network.coordinates(x, cache=cache))
-    losses = network.task.loss(value, y.to(value) if network.task.outputs == 1 else y)
-    mean, squares = (float(np.mean(t.numpy())) for t in (losses, losses.square()))
+    losses, charge = np.zeros(len(x)), np.zeros(len(x))
+    for part, at in network.blocks(x, cache=cache):
+        value, charge[part] = network.output(at)
+        losses[part] = network.task.loss(value, y[part])
+    mean, squares = float(losses.mean()), float(np.square(losses).mean())
     grid = quadrature.accuracy(network.task.outputs)
     slack = float(charge.mean()) + ROUNDING + grid[1]
-    risk = EmpiricalRisk(mean, len(x), 0, None, losses.var(correction=0).item(), tandem=squares)
+    risk = EmpiricalRisk(mean, len(x), 0, None, float(losses.var()), tandem=squares)
     chosen = risk.of_pairs() if pairs else risk
     return Evidence.sampled(
         chosen,

@@ -308,9 +308,10 @@ def kernel_test_errors(run: KernelRun, network: KernelNetwork, data: Dataset) ->
     if len(data.x_test) == 0:
         return None
     x, y = data.tensors("test")
-    at = network.coordinates(x)
-    losses = network.task.loss(network.output(at)[0], y)
-    wrong = network.task.wrong(network.scores(at), y)
+    losses, wrong = torch.zeros(len(x)).double(), torch.zeros(len(x)).double()
+    for part, at in network.blocks(x):
+        losses[part] = network.task.loss(network.output(at)[0], y[part])
+        wrong[part] = network.task.wrong(network.scores(at), y[part])
     errors = TestErrors(losses.mean().item(), wrong.mean().item(), 0, len(x))
     save_json(run.folder / "test.json", asdict(errors))
     return errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,9 +128,18 @@ class KernelNetwork:
         same = directions.kernel == Kernel.parse(self.prior.kernel)
         return same and directions.largest <= 1
 
-    def coordinates(self, x: Tensor, *, cache: bool | Path = False) -> Coordinates:
+    def coordinates(self, x: Tensor) -> Coordinates:
         """Return what Q sees of examples."""
-        return self.process.directions.coordinates(self.prior.of(x, cache=cache))
+        return self.process.directions.coordinates(self.prior.of(x))
+
+    def blocks(
+        self, x: Tensor, *, cache: bool | Path = False
+    ) -> Iterator[tuple[slice, Coordinates]]:
+        """Yield what Q sees of examples, a thousand at a time, and where they are."""
+        features = self.prior.of(x, cache=cache)
+        for start in range(0, len(x), _ROWS):
+            part = slice(start, start + _ROWS)
+            yield part, self.process.directions.coordinates(features[part])
 
     def output(self, at: Coordinates) -> tuple[Tensor, Floats]:
         """Return F ∈ [−1, 1], (n,), or every class's probability, (n, k), and their charge, (n,).

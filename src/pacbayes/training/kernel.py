@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.special import ndtr
 
 from pacbayes.bounds.binary_kl import kl_inverse
 from pacbayes.data.tasks import check_examples, task_of
 from pacbayes.features.kernels import Kernel
-from pacbayes.networks.families.process import Process, directions
+from pacbayes.networks.families.process import Directions, Process, directions
 from pacbayes.networks.kernel import KernelNetwork, KernelPrior
 from pacbayes.randomness import stream
 from pacbayes.training.objectives import small_kl_lambda
@@ -24,7 +25,7 @@ __all__ = ["HeadProgress", "KernelSettings", "train_head", "train_kernel"]
 
 _NODES, _STEP = 14, 0.4  # of the integral over k > 2 classes in training, to either side
 _ROOT = math.sqrt(math.tau)
-_STEPS = 3000
+_STEPS, _ROWS = 3000, 1000  # in all, and examples at a time
 _WARM, _RISING, _BOUND = 0.05, 0.1, 0.3  # parts of the run: rates rise, the KL's weight, λ is free
 
 
@@ -86,9 +87,9 @@ def train_kernel(
     draw = np.random.default_rng(stream(s.seed, "network"))
     chosen = np.sort(draw.permutation(len(x))[: s.landmarks])
     basis = directions(Kernel.parse(prior.kernel), features[chosen], min(s.directions, len(chosen)))
-    at = basis.coordinates(features)
+    z, rest = _coordinates(basis, features)
     epochs = math.ceil(_STEPS * _batch(len(x)) / len(x)) if s.epochs is None else s.epochs
-    head = Head(torch.from_numpy(at.z).float(), torch.from_numpy(at.total).float(), y, task.outputs)
+    head = Head(z, rest, y, task.outputs)
     for progress in train_head(head, epochs, seed=stream(s.seed, "training") >> 1, delta=s.delta):
         if follow is not None:
             follow(progress)
@@ -96,13 +97,24 @@ def train_kernel(
     return KernelNetwork(prior, Process(basis, *parts))
 
 
+def _coordinates(basis: Directions, features: NDArray[np.float32]) -> tuple[Tensor, Tensor]:
+    """Return z, (n, K), and k(x, x) − |z|², (n,), in float32 and in blocks of flat memory."""
+    n = len(features)
+    z, rest = torch.empty(n, len(basis.matrix)), torch.empty(n)
+    for start in range(0, n, _ROWS):
+        part = slice(start, start + _ROWS)
+        at = basis.coordinates(features[part])
+        z[part] = torch.from_numpy(at.z)
+        rest[part] = torch.from_numpy(np.maximum(at.total - np.square(at.z).sum(1), 0.0))
+    return z, rest
+
+
 class Head:
     """m, (K, outputs), and ln s, (K,), in float32, with gradients written out."""
 
-    def __init__(self, z: Tensor, total: Tensor, y: Tensor, outputs: int) -> None:
-        self.z, self.y = z, y
-        squares = z.square().mean(0)
-        self.rest = (total - z.square().sum(1)).clamp(min=0)
+    def __init__(self, z: Tensor, rest: Tensor, y: Tensor, outputs: int) -> None:
+        self.z, self.rest, self.y = z, rest, y
+        squares = torch.linalg.vector_norm(z, dim=0).square()
         self.mean = torch.zeros(z.shape[1], outputs)
         share = len(z) * squares / squares.sum()
         self.log_scale = -0.5 * (1 + 0.1 * share).log()
