@@ -101,3 +101,18 @@ def test_images_of_another_shape_need_other_features(run_cli, tmp_path):
     code, _, err = run_cli("train", *given, "--out", tmp_path / "run")
     assert code == 2
     assert "--features columns" in err
+
+
+def test_a_report_shows_certificate_checks_and_commands(run_cli, trained):
+    code, _, _ = run_cli("report", trained)
+    assert code == 0
+    assert "trained but not certified" in (trained / "report.html").read_text()
+    run_cli("certify", trained)
+    assert run_cli("report", trained)[0] == 0
+    page = (trained / "report.html").read_text()
+    shown = json.loads((trained / "certificate.json").read_text())["bound"]
+    for text in (f"{100 * shown:.1f}"[:3], "directions", "AGAᵀ", "landmarks", "strokes"):
+        assert text in page
+    code, _, err = run_cli("plot", trained, "--out", trained / "x.png")
+    assert code == 2
+    assert "no plot yet" in err

@@ -59,6 +59,7 @@ __all__ = [
     "TrainedKernel",
     "certify_kernel_run",
     "create_kernel",
+    "errors_on",
     "kernel_test_errors",
     "open_kernel",
     "predict_kernel",
@@ -304,17 +305,22 @@ def certify_kernel_run(
 
 
 def kernel_test_errors(run: KernelRun, network: KernelNetwork, data: Dataset) -> TestErrors | None:
-    """Measure errors on the test part: the randomised one exactly, and that of the whole vote."""
+    """Measure errors on the test part, and save them in the folder; None if there is none."""
     if len(data.x_test) == 0:
         return None
+    errors = errors_on(network, data)
+    save_json(run.folder / "test.json", asdict(errors))
+    return errors
+
+
+def errors_on(network: KernelNetwork, data: Dataset) -> TestErrors:
+    """Return the errors on the test part: the exact randomised one, and that of the whole vote."""
     x, y = data.tensors("test")
     losses, wrong = torch.zeros(len(x)).double(), torch.zeros(len(x)).double()
     for part, at in network.blocks(x):
         losses[part] = network.task.loss(network.output(at)[0], y[part])
         wrong[part] = network.task.wrong(network.scores(at), y[part])
-    errors = TestErrors(losses.mean().item(), wrong.mean().item(), 0, len(x))
-    save_json(run.folder / "test.json", asdict(errors))
-    return errors
+    return TestErrors(losses.mean().item(), wrong.mean().item(), 0, len(x))
 
 
 def predict_kernel(

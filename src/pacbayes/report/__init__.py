@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pacbayes.files import CLASSIFIER, kind_of, write_atomically
+from pacbayes.files import CLASSIFIER, KERNEL, kind_of, write_atomically
 from pacbayes.report.answers import doubtful_section, errors_section
 from pacbayes.report.certificates import (
     candidates_section,
@@ -69,6 +69,8 @@ def plot(folder: Path, out: Path) -> None:
         if not all(finding.holds for finding in first.findings):
             raise ValueError(f"{folder}: its certificate does not hold; see pacbayes verify")
         plots.plot_bars({contents.title: contents.bars}, out, first.unit.sign)
+    elif _kind(folder) == KERNEL:
+        raise ValueError(f"{folder}: a kernel network has no plot yet; use pacbayes report")
     else:
         from pacbayes.folders.folder import open_run
 
@@ -86,6 +88,11 @@ def collect(folder: Path, data: Path | None = None, test_data: Path | None = Non
 
         _refuse(data, test_data, f"{folder}, a classifier")
         return models.collect(folder)
+    if _kind(folder) == KERNEL:
+        from pacbayes.folders.kernels import open_kernel
+        from pacbayes.report import kernels
+
+        return kernels.collect(open_kernel(folder), data, test_data)
     from pacbayes.folders.folder import open_run
     from pacbayes.report import networks
 
