@@ -6,7 +6,9 @@ import pytest
 
 import gate
 from gate import NONE, Result
+from mutants import MUTANTS
 
+REAL = gate.ROOT
 FATAL, HARMLESS = ("1 + 1", "1 + 2"), ("1 + 1", "1+1")
 PASSES = "from pacbayes.a import two\n\ndef test_two():\n    assert two() == 2\n"
 FAILS = "def test_it():\n    assert False\n"
@@ -106,3 +108,12 @@ def test_the_files_own_tests_come_first(root):
     assert gate._own_first("a.py", "tests -x") == ["tests/test_a.py", "tests", "-x"]
     assert gate._own_first("a.py", "tests/b") == ["tests/b"]
     assert gate._own_first("c.py", "tests") == ["tests"]
+
+
+def test_every_defect_has_its_place_and_its_tests(monkeypatch):
+    monkeypatch.setattr(gate, "ROOT", REAL)
+    gate._refuse_stale(MUTANTS)
+    named = {
+        test.split("::")[0] for *_, tests in MUTANTS for test in tests.split(" -k ")[0].split()
+    }
+    assert sorted(path for path in named if not (REAL / path).exists()) == []
