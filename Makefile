@@ -1,13 +1,17 @@
 # `make run`, `make check` and `make test`: each installs what it needs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-RUN ?= runs/binary-mnist-relu
+RUN ?= runs/binary-mnist
 
 .PHONY: run check test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults inverses dist release clean
 
 run: .venv/core
-	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --out $(RUN)
-	$(BIN)/pacbayes certify $(RUN) --priors 16
+	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --basis eigen --prior-smooth 2 --out $(RUN)/network
+	$(BIN)/pacbayes certify $(RUN)/network --priors 128
+	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --network kernel --out $(RUN)/kernel
+	$(BIN)/pacbayes certify $(RUN)/kernel --priors 256
+	$(BIN)/pacbayes report $(RUN)/kernel --out $(RUN)/report.html
+	@$(BIN)/python examples/three_certificates.py $(RUN)/network $(RUN)/kernel
 	@echo "For pacbayes on your path: source $(BIN)/activate"
 
 test: .venv/installed
