@@ -129,7 +129,7 @@ def show_classes(certificates: Sequence[Certificate], run: Run, names: Sequence[
 
 def show_assumptions(sentences: Iterable[str], written: object) -> None:
     """Print the assumptions of certificates, and where these are."""
-    print("Assumptions, which no file can show:")
+    print("Assumptions that no file can prove:")
     for each in sentences:
         print(f"- {each}")
     print(f"Written to {written}")

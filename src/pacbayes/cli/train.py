@@ -148,7 +148,7 @@ def train(
     ] = None,
     target_error: Annotated[
         float | None,
-        _model(help="Leave doubtful examples unanswered, so that others err at most so often."),
+        _model(help="Abstain on doubtful examples, aiming at this error rate on the rest."),
     ] = None,
     network: Annotated[
         str,

@@ -89,7 +89,7 @@ def check_batches(asked: Asked, X: Any, recorded: Array, who: str = "the predict
     for i in range(0, len(recorded), max(1, len(recorded) // _LOOKED_AT)):
         if _changed(asked(_safe_indexing(X, [i])), recorded[[i]]):
             raise NoSampleError(
-                f"{who} answers differently to one example than to a batch of them; it must treat "
+                f"{who} gives a different answer for one example than for a batch; it must treat "
                 "each example by itself"
             )
     check_halves(asked, X, recorded, who)
