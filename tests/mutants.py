@@ -17,6 +17,11 @@ ATTACKS = "tests/attacks"
 DRAWN = "tests/certificates/test_kept.py"
 ESTIMATOR = "tests/test_sklearn.py -k not(scikit_learn_has)"
 EXAMPLES = "tests/data/test_sample.py"
+PROCESS = "tests/networks/families/test_process.py"
+KERNEL = "tests/certificates/test_kernel.py"
+OF_KERNELS = "tests/verify/test_kernels.py"
+FORMULAS = "tests/verify/test_formulas.py"
+KERNELS = "tests/features/test_kernels.py"
 FORGED = "tests/attacks/test_forged_files.py"
 CARELESS = "tests/attacks/test_careless_use.py"
 LYING = "tests/attacks/test_lying_networks.py"
@@ -1262,4 +1267,65 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify/enclosures.py", "_least(0.0, beyond)", "_least(errors / t.n, beyond)", ENCLOSURES),
     ("verify/enclosures.py", "left_out if used < count // 2 else", "", ENCLOSURES),
     ("verify/enclosures.py", "workprec(256)", "workprec(128)", "tests/verify/test_enclosures.py"),
+    (
+        "networks/families/process.py",
+        "v = squares @ variances + rest",
+        "v = squares @ variances",
+        PROCESS,
+    ),
+    (
+        "networks/families/process.py",
+        "np.maximum(total - squares.sum(1), 0.0)",
+        "np.maximum(0.9 * total - squares.sum(1), 0.0)",
+        PROCESS,
+    ),
+    ("networks/families/process.py", "max(1, mean.shape[1] - 1)", "1", PROCESS),
+    (
+        "networks/families/process.py",
+        "mean - mean.mean(1, keepdims=True)",
+        "mean - mean.mean()",
+        PROCESS,
+    ),
+    ("networks/families/process.py", "(c + departure + alpha", "(departure + alpha", PROCESS),
+    (
+        "networks/families/process.py",
+        "c + departure + alpha * self._norm + beta + values",
+        "c + alpha * self._norm + beta + values",
+        PROCESS,
+    ),
+    ("networks/families/process.py", "+ beta + values) *", "+ beta) *", PROCESS),
+    (
+        "networks/families/process.py",
+        "high @ top + (high @ rest + low @ b)",
+        "high @ top + high @ rest",
+        PROCESS,
+    ),
+    (
+        "networks/families/process.py",
+        "raw.matrix / math.sqrt(raw.largest * (1 + _MARGIN))",
+        "raw.matrix",
+        PROCESS,
+    ),
+    ("networks/families/process.py", "nan=1.0), 1.0)", "nan=0.0), 1.0)", PROCESS),
+    ("networks/families/process.py", "0.4 * shift / np.sqrt", "0.0 * shift / np.sqrt", PROCESS),
+    ("features/kernels.py", "(width + 8)", "8", KERNELS),
+    ("certificates/kernel.py", "float(charge.mean()) + ROUNDING", "ROUNDING", OF_KERNELS),
+    ("certificates/kernel.py", "if not network.directions_hold:", "if False:", KERNEL),
+    ("certificates/kernel.py", "if type(part) is not own:", "if False:", KERNEL),
+    ("certificates/kernel.py", "np.isfinite(a).all() for a", "True for a", KERNEL),
+    (
+        "networks/kernel.py",
+        "return same and directions.largest <= 1",
+        "return directions.largest <= 1",
+        KERNEL,
+    ),
+    ("verify/kernels.py", "largest <= 1}", "True}", OF_KERNELS),
+    ("verify/kernels.py", "bool(arb(c.kl) >= kl)", "True", OF_KERNELS),
+    ("verify/kernels.py", "upper <= c.risk_upper}", "True}", OF_KERNELS),
+    ("verify/kernels.py", "max(1, outputs - 1) * scales + means", "scales + means", OF_KERNELS),
+    ("verify/kernels.py", "- centre) ** 2", "- 0 * centre) ** 2", OF_KERNELS),
+    ("verify/kernels.py", "c + _norm(M - c * np.eye(len(M)))", "c", OF_KERNELS),
+    ("verify/kernels.py", "np.append(variances, 1.0)", "np.append(variances, 0.0)", OF_KERNELS),
+    ("verify/kernels.py", "good and q[name].shape == shape", "True", OF_KERNELS),
+    ("verify/formulas.py", "product *= size * cos", "product *= cos", FORMULAS),
 ]

@@ -97,3 +97,9 @@ def test_the_error_bound_covers_other_orders_of_summation(text):
 def test_what_is_not_a_kernel_is_refused_by_name(text, said):
     with pytest.raises(ValueError, match=said.replace("*", r"\*")):
         Kernel.parse(text)
+
+
+@pytest.mark.parametrize("text", ["linear", "arc-cosine", "gaussian"])
+def test_the_error_bound_grows_with_the_number_of_features(text):
+    k = Kernel.parse(text)
+    assert k.error(100_000, 1.0) - k.error(0, 1.0) >= 100_000 * 2.0**-53

@@ -242,3 +242,20 @@ def test_a_product_that_claims_sharpness_is_sharp():
 def test_coordinates_name_what_is_theirs():
     at = process().directions.coordinates(points(3))
     assert (at.z.shape, at.total.shape, at.error.shape) == ((3, 4), (3,), (3,))
+
+
+def test_errors_of_the_kernel_are_charged_to_the_largest_eigenvalue(monkeypatch):
+    basis = directions(RICH, points(12), 6)
+    norm = np.linalg.norm(basis.matrix, 2)
+    before = basis.largest
+    monkeypatch.setattr(Kernel, "error", lambda *_: 1e-3)
+    assert basis.largest >= before + 0.999e-3 * 12 * norm**2
+
+
+def test_errors_of_coordinates_are_charged_to_the_risk():
+    q = process()
+    at = q.directions.coordinates(points(5, seed=3))
+    worse = at._replace(error=at.error + 1e-6)
+    _, v, before = q.moments(at)
+    moved = np.linalg.norm(q.mean) * 1e-6 / np.sqrt(v)  # φ(0) times this, if the mean is 0
+    assert (q.moments(worse)[2] >= before + 0.3989 * moved).all()
