@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist
 
-.PHONY: run check test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading tables tuning mutants faults inverses dist release clean
+.PHONY: run check test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading kernel tables tuning mutants faults inverses dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --basis eigen --prior-smooth 2 --out $(RUN)/network
@@ -99,6 +99,10 @@ sceptic: .venv/installed
 # A thousand simulated workers on the store of runs.
 scaling: .venv/installed
 	PYTHONPATH=tests $(BIN)/python benchmarks/scaling.py
+
+# Kernel networks on images, one after the other: a quarter of an hour.
+kernel: .venv/installed
+	$(BIN)/python benchmarks/kernel.py
 
 reading: .venv/installed
 	$(BIN)/python benchmarks/reading.py
