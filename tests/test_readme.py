@@ -23,9 +23,12 @@ RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
 TASKS = {  # rows of the results table: the paper's column and the committed certificate
     "binary MNIST, sign": ("fix-lambda-sign", "binary-sign"),
+    "binary MNIST, sign, smooth": (None, "binary-sign-smooth"),
     "binary MNIST, sigmoid": ("fix-lambda-sigmoid", "binary-sigmoid"),
     "binary MNIST, relu": ("fix-lambda-relu", "binary-relu"),
+    "binary MNIST, relu, smooth": (None, "binary-relu-smooth"),
     "binary MNIST, relu, one hidden layer": (None, "binary-one"),
+    "binary MNIST, relu, one hidden layer, smooth": (None, "binary-one-smooth"),
     "binary MNIST, relu, learned prior": (None, "binary-relu-learned"),
     "ten-class MNIST, relu, learned prior": (None, "ten-relu-learned"),
     "binary Fashion-MNIST, relu": (None, "fashion-relu"),
@@ -38,6 +41,7 @@ KERNELS = {  # further rows: kernel networks, by their data
     "ten-class Fashion-MNIST, kernel": "fashion-mnist",
     "CIFAR-10, kernel": "cifar-10",
 }
+SMOOTH = [name for _, name in TASKS.values() if name.endswith("-smooth")]
 LEARNED = [name for _, name in TASKS.values() if name.endswith("-learned")]
 OTHER_NUMBERS = {"3.10", "2006.12228", "0.03"}  # oldest Python, the paper's address, a folder
 
@@ -182,9 +186,12 @@ def test_certificates_in_the_table_are_made_as_described():
     for _, name in TASKS.values():
         settings = committed(name, "run")["settings"]
         assert committed(name)["delta"] == 0.05
-        assert settings["widths"] == [100] * (1 if name == "binary-one" else 3)
+        assert settings["widths"] == [100] * (1 if name.startswith("binary-one") else 3)
         assert settings["seed"] == 0
         assert settings.get("prior_fraction", 0) == (0.5 if name in LEARNED else 0)
+        assert settings.get("prior_smooth", 0) == (2 if name in SMOOTH else 0)
+        assert settings.get("basis", "none") == ("eigen" if name in SMOOTH else "none")
+        assert ("other prior 127, pac-bayes" in committed(name)["ledger"]) == (name in SMOOTH)
     for statement in ("three hidden layers of 100 units", "seed 0.", "half of the images"):
         assert statement in prose()
 
@@ -240,6 +247,21 @@ def test_the_reproduced_tables_are_those_of_the_committed_store():
 def test_the_readings_of_optim_lambda_are_computed_from_the_committed_store():
     text = script(ROOT / "benchmarks" / "optim_lambda.py").page()
     assert text == (ROOT / "benchmarks" / "optim_lambda.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["one", "relu", "sign"])
+def test_the_pages_on_priors_and_the_paper_show_the_committed_smooth_certificates(name):
+    priors, paper = ((ROOT / "docs" / f"{page}.md").read_text() for page in ("priors", "paper"))
+    plain, smooth = f"binary-{name}", f"binary-{name}-smooth"
+    files = ("certificate", "certificate-drawn")
+    cells = (
+        " / ".join(percent_up(committed(row, file)["bound"]) for file in files)
+        for row in (plain, smooth)
+    )
+    assert f" | {' | '.join(cells)} |" in priors
+    if name != "one":
+        for row in (plain, smooth):
+            assert percent_up(committed(row)["bound"]) in paper
 
 
 def test_the_page_of_pbgnet_is_made_from_its_committed_runs():

@@ -1,7 +1,8 @@
 """Make the certificates on MNIST and Fashion-MNIST: `make certificates`.
 
-For each row: train, certify the best prior scale, certify one drawn network, verify both and keep
-the output. This takes half an hour on two cores and can be resumed.
+For each row, or for those named as arguments: train, certify the best prior scale, certify one
+drawn network, verify both and keep the output. All rows take 45 minutes on two cores, and can be
+resumed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ HERE = RESULTS / "certificates"
 LEARNED = "--prior-fraction 0.5 --prior-augmentation images --prior-epochs 200"
 SCALES = "--prior-scale 0.02,0.03,0.05"
 DEEP = "--widths 100,100,100"  # the paper's network
-CERTIFYING = {"binary-one": " --priors 16"}  # pays for the choice of the network
+SMOOTH = "--basis eigen --prior-smooth 2"
+CERTIFYING = {  # pays for the choice of the network, and with a smooth prior of that
+    "binary-one": " --priors 16",
+    **{f"binary-{name}-smooth": " --priors 128" for name in ("one", "relu", "sign")},
+}
 ROWS = [  # name, folder, options of train, task, prior, best published bound
     ("binary-one", None, "", "binary MNIST, relu, one hidden layer", "data-free", "–"),
     ("binary-relu", "fast-relu", DEEP, "binary MNIST, relu", "data-free", "paper 15.5 %"),
@@ -30,6 +35,18 @@ ROWS = [  # name, folder, options of train, task, prior, best published bound
     (
         *("binary-sigmoid", "fast-sigmoid", f"--activation sigmoid {DEEP}"),
         *("binary MNIST, sigmoid", "data-free", "paper 18.8 %"),
+    ),
+    (
+        *("binary-one-smooth", None, SMOOTH),
+        *("binary MNIST, relu, one hidden layer", "data-free, smooth", "–"),
+    ),
+    (
+        *("binary-relu-smooth", None, f"{DEEP} {SMOOTH}"),
+        *("binary MNIST, relu", "data-free, smooth", "paper 15.5 %"),
+    ),
+    (
+        *("binary-sign-smooth", None, f"--activation sign {DEEP} {SMOOTH}"),
+        *("binary MNIST, sign", "data-free, smooth", "paper 21.7 %"),
     ),
     (
         *("binary-relu-learned", None, f"{LEARNED} {SCALES}"),
@@ -60,6 +77,11 @@ linked text files show the commands and their output.
   network, drawn from the posterior and kept: the best of ten, which its certificate pays for.
 - *One hidden layer* is this library's default with a data-free prior. It was chosen by the bounds
   of dense networks on MNIST, fewer than sixteen, and `--priors 16` pays for the choice.
+- *Smooth*: the prior expects smooth images (`--prior-smooth 2`), and the posterior over the first
+  layer is diagonal in the eigenbasis of the images instead of the pixels (`--basis eigen`). The
+  power 2 and its scaling were chosen among about eight designs by bounds on MNIST, the network
+  among fewer than sixteen, and `--priors 128` pays for both choices; the basis is part of the
+  posterior and costs nothing.
 - *n* is the number of examples in the bound. A learned prior uses the other half of the images and
   may choose among three scales, which the certificate pays for as well.
 - *Hold-out* is the bound that a plain hold-out test would give for the same error on n unseen
@@ -150,13 +172,25 @@ def page(rows: list[tuple[str, Path, str, str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    done = []
-    for name, folder, options, task, prior, published in ROWS:
-        run = make(name, RESULTS / folder if folder else HERE / name, options)
-        done.append((name, run, task, prior, published))
-        (HERE / "README.md").write_text(page(done))
+def made(name: str) -> Path | None:
+    """Return the folder of a row's best run, which its text names, or None before it is there."""
+    texts = [HERE / f"{name}{part}.txt" for part in ("", "-drawn")]
+    if not all(text.exists() for text in texts):
+        return None
+    command = next(line for line in texts[0].read_text().splitlines() if "pacbayes certify" in line)
+    return RESULTS.parent / command.split()[3]
+
+
+def main(names: list[str]) -> None:
+    wrong = set(names) - {name for name, *_ in ROWS}
+    if wrong:
+        raise SystemExit(f"no such row: {min(wrong)}; there are {', '.join(r[0] for r in ROWS)}")
+    for name, folder, options, *_ in ROWS:
+        if name in names or not names:
+            make(name, RESULTS / folder if folder else HERE / name, options)
+    rows = [(name, made(name), *rest) for name, _, _, *rest in ROWS]
+    (HERE / "README.md").write_text(page([row for row in rows if row[1]]))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
