@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUN ?= runs/binary-mnist
 
-.PHONY: run check test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth scaling reading kernel tables tuning mutants faults inverses dist release clean
+.PHONY: run check test docs results certificates paper paper-tables pbgnet bench peers recipes priors sceptic modules growth directions scaling reading kernel tables tuning mutants faults inverses dist release clean
 
 run: .venv/core
 	$(BIN)/pacbayes train --dataset binary-mnist --fallback digits --basis eigen --prior-smooth 2 --out $(RUN)/network
@@ -91,6 +91,9 @@ priors: .venv/installed
 
 growth: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/growth.py
+
+directions: .venv/installed
+	$(BIN)/python benchmarks/directions.py
 
 # The size of what `verify` alone needs, beside that of everything.
 sceptic: .venv/installed

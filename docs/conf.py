@@ -58,6 +58,7 @@ napoleon_use_rtype = False
 _PAGES = {
     "../benchmarks": "measurements/index.md",
     "../results": "measurements/index.md",
+    "../benchmarks/directions.md": "measurements/directions.md",
     "../benchmarks/growth.md": "measurements/growth.md",
     "../benchmarks/inverses.md": "measurements/inverses.md",
     "../benchmarks/priors.md": "measurements/priors.md",

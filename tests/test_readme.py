@@ -249,6 +249,16 @@ def test_the_readings_of_optim_lambda_are_computed_from_the_committed_store():
     assert text == (ROOT / "benchmarks" / "optim_lambda.md").read_text()
 
 
+def test_the_page_of_directions_is_made_from_its_committed_runs():
+    directions = script(ROOT / "benchmarks" / "directions.py")
+    text = directions.table(directions.read())
+    assert text == (ROOT / "benchmarks" / "directions.md").read_text()
+    pixels, basis, smooth = (percent_up(r["bound"]) for r in directions.read())
+    assert f"the basis alone gives {basis}:" in (ROOT / "docs" / "priors.md").read_text()
+    ones = (committed(name)["bound"] for name in ("binary-one", "binary-one-smooth"))
+    assert [pixels, smooth] == [percent_up(bound) for bound in ones]
+
+
 @pytest.mark.parametrize("name", ["one", "relu", "sign"])
 def test_the_pages_on_priors_and_the_paper_show_the_committed_smooth_certificates(name):
     priors, paper = ((ROOT / "docs" / f"{page}.md").read_text() for page in ("priors", "paper"))
