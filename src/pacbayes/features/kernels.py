@@ -22,6 +22,7 @@ __all__ = ["Factor", "Kernel"]
 
 Array = NDArray[np.float64]
 _UNIT = 2.0**-53  # relative rounding error of float64
+_LEAST = 1e-250  # below it, roundings may be more than relative
 _FACTOR = re.compile(r"(linear|arc-cosine|gaussian)(?:\^(\d+|\d*\.\d+))?")
 _HIGHEST = {"linear": 20, "arc-cosine": 3, "gaussian": 1e6}
 _SPELLING = (
@@ -46,7 +47,8 @@ class Factor(NamedTuple):
         norms = np.sqrt(a * b)
         t = np.clip(c / np.where(norms > 0, norms, 1.0), -1.0, 1.0)
         for _ in range(int(self.number)):
-            t = (np.sqrt(1 - t * t) + (np.pi - np.arccos(t)) * t) / np.pi
+            t = np.minimum(t, 1.0)  # 1 − t² as a product: its root magnifies roundings near 1
+            t = (np.sqrt((1 - t) * (1 + t)) + (np.pi - np.arccos(t)) * t) / np.pi
         return norms * t
 
     def most(self, square: float) -> tuple[float, float]:
@@ -56,7 +58,8 @@ class Factor(NamedTuple):
         a·∂k/∂a is at most ½|a||b|.
         """
         if self.name == "linear":
-            return square**self.number, self.number * square**self.number
+            size = math.inf if square > 10 ** (300 / self.number) else square**self.number
+            return size, self.number * size
         return (1.0, 4 * self.number * square) if self.name == "gaussian" else (square, 2 * square)
 
 
@@ -76,7 +79,7 @@ class Kernel:
         return cls(tuple(_term(part.strip(), text) for part in text.split("+")))
 
     def __str__(self) -> str:
-        each = ([f"{c!r}", *(f"{f.name}^{f.number:g}" for f in fs)] for c, fs in self.terms)
+        each = ([f"{c!r}", *(f"{f.name}^{_short(f.number)}" for f in fs)] for c, fs in self.terms)
         return " + ".join("*".join(term) for term in each)
 
     def __call__(self, x: NDArray[np.floating], z: NDArray[np.floating]) -> Array:
@@ -94,11 +97,14 @@ class Kernel:
 
         A product of d numbers errs by at most d·u·|a||b|/(1 − d·u) whatever the order of the sum,
         which the slopes carry on; a hundred roundings are allowed for the functions themselves.
+        Infinite where values may be too large or too small for float64.
         """
         total = 0.0
         for coefficient, factors in self.terms:
             bounds = [factor.most(square) for factor in factors]
             tops = [top for top, _ in bounds]
+            if square > 0 and coefficient * math.prod(tops) < _LEAST:
+                return math.inf
             change = sum(s * math.prod(tops[:i] + tops[i + 1 :]) for i, (_, s) in enumerate(bounds))
             total += coefficient * (change * (width + 8) + 100 * math.prod(tops))
         return total * _UNIT * 1.01
@@ -111,6 +117,11 @@ class Kernel:
                 product *= factor.value(c, a, b)
             total += product
         return total
+
+
+def _short(number: float) -> str:
+    """Return all digits of a number, but no more."""
+    return repr(number).removesuffix(".0")
 
 
 def _term(text: str, whole: str) -> tuple[float, tuple[Factor, ...]]:

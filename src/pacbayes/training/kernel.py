@@ -25,6 +25,8 @@ __all__ = ["HeadProgress", "KernelSettings", "train_head", "train_kernel"]
 
 _NODES, _STEP = 14, 0.4  # of the integral over k > 2 classes in training, to either side
 _ROOT = math.sqrt(math.tau)
+_LEAST = 1e-36  # variance, so that no score is divided by zero
+_SMALLEST = 1e-24  # value of a kernel that float32 can train on, and its inverse the largest
 _STEPS, _ROWS = 3000, 1000  # in all, and examples at a time
 _WARM, _RISING, _BOUND = 0.05, 0.1, 0.3  # parts of the run: rates rise, the KL's weight, λ is free
 
@@ -100,12 +102,18 @@ def train_kernel(
 def _coordinates(basis: Directions, features: NDArray[np.float32]) -> tuple[Tensor, Tensor]:
     """Return z, (n, K), and k(x, x) − |z|², (n,), in float32 and in blocks of flat memory."""
     n = len(features)
-    z, rest = torch.empty(n, len(basis.matrix)), torch.empty(n)
+    z, rest, most = torch.empty(n, len(basis.matrix)), torch.empty(n), 0.0
     for start in range(0, n, _ROWS):
         part = slice(start, start + _ROWS)
         at = basis.coordinates(features[part])
         z[part] = torch.from_numpy(at.z)
+        most = max(most, float(at.total.max()))
         rest[part] = torch.from_numpy(np.maximum(at.total - np.square(at.z).sum(1), 0.0))
+    if not _SMALLEST <= most <= 1 / _SMALLEST:
+        raise ValueError(
+            f"the kernel reaches {most:.2g} on these examples; scale features or kernel, so that "
+            "it is about 1"
+        )
     return z, rest
 
 
@@ -123,7 +131,7 @@ class Head:
         """Return the mean loss of a batch, and its gradient in m and ln s."""
         z, y = self.z[batch], self.y[batch]
         squares, variances = z.square(), (2 * self.log_scale).exp()
-        v = squares @ variances + self.rest[batch]
+        v = (squares @ variances + self.rest[batch]).clamp_(min=_LEAST)
         deviation = v.sqrt().unsqueeze(1)
         u = (z @ self.mean) / deviation  # (B, outputs)
         loss, in_u = _binary(u, y) if u.shape[1] == 1 else _classes(u, y)

@@ -242,7 +242,8 @@ def parse_kernel(text: str) -> tuple[Term, ...]:
 
 def spelled(terms: tuple[Term, ...]) -> str:
     """Return a kernel in the one spelling that is hashed."""
-    words = ([f"{t.coefficient!r}", *(f"{n}^{v:g}" for n, v in t.factors)] for t in terms)
+    numbers = {v: int(v) if v == int(v) else v for t in terms for _, v in t.factors}
+    words = ([f"{t.coefficient!r}", *(f"{n}^{numbers[v]!r}" for n, v in t.factors)] for t in terms)
     return " + ".join("*".join(each) for each in words)
 
 
@@ -265,8 +266,9 @@ def kernel_of(terms: tuple[Term, ...]) -> Callable[[Array, Array, Array], Array]
                         np.divide(c, size, out=np.zeros(total.shape), where=size > 0), -1, 1
                     )
                     for _ in range(int(number)):
-                        angle = np.arccos(cos)
-                        cos = (np.sqrt(1 - cos**2) + (np.pi - angle) * cos) / np.pi
+                        cos = np.minimum(cos, 1.0)
+                        sine = np.sqrt(1 - cos) * np.sqrt(1 + cos)  # 1 − cos² loses digits near 1
+                        cos = (sine + (np.pi - np.arccos(cos)) * cos) / np.pi
                     product *= size * cos
             total += product
         return total
@@ -285,11 +287,15 @@ def kernel_error(terms: tuple[Term, ...], width: int, square: float) -> float:
         sizes, changes = [], []
         for name, number in t.factors:
             linear = name == "linear"
-            sizes.append(1.0 if name == "gaussian" else square ** (number if linear else 1))
+            p = number if linear else 1
+            power = math.inf if square > 10 ** (300 / p) else square**p
+            sizes.append(1.0 if name == "gaussian" else power)
             changes.append(number * sizes[-1] if linear else 4 * number * square)
             if name == "arc-cosine":
                 changes[-1] = 2 * square
         whole = math.prod(sizes)
+        if square > 0 and t.coefficient * whole < 1e-250:  # where errors are more than relative
+            return math.inf
         slopes = sum(c * math.prod(sizes[:i] + sizes[i + 1 :]) for i, c in enumerate(changes))
         total += t.coefficient * (slopes * (width + 6) + 60 * whole)
     return total * 2.0**-53

@@ -20,6 +20,7 @@ from pacbayes.data.refitting import features as columns
 from pacbayes.data.refitting import plain
 from pacbayes.data.sample import NoSampleError, check_sample
 from pacbayes.verify import formulas, records
+from pacbayes.verify.enclosures import THEOREMS
 from pacbayes.verify.findings import RESAMPLED, Finding, equal, finding, ledger, spent, word
 from pacbayes.verify.records import KernelRun, NetworkClaim
 from pacbayes.verify.redraw import Array, Layer, Weights, last_layer
@@ -29,6 +30,7 @@ __all__ = ["check_kernel", "largest_eigenvalue"]
 
 _UNIT = 2.0**-53
 _BLOCK, _ROWS = 128, 500  # numbers added in an unknown order, and examples at a time
+_OFFERED = {THEOREMS[name].predictor for name in ("small-kl", "tandem")}  # of draws, not of one
 _KINDS = {"landmarks": "float32", "matrix": "float64", "mean": "float64", "log_scale": "float64"}
 
 
@@ -53,6 +55,7 @@ def check_kernel(path: Path, *, full: bool, data: Path | None) -> Iterator[Findi
     x = columns(rows, plain(rows)) if isinstance(rows, Frame) else rows
     shapes = _shapes(run, q, x)
     yield shapes
+    yield _columns(c, run, folder, rows)
     if not shapes.holds:
         return
     yield _sample(run, rows, loaded.y_train)
@@ -77,7 +80,13 @@ def check_kernel(path: Path, *, full: bool, data: Path | None) -> Iterator[Findi
 
 def _files(c: NetworkClaim, run: KernelRun, folder: Path) -> Iterator[Finding]:
     """Check that certificate, posterior, formulas and run belong together."""
-    yield equal("predictor", c.predictor, theorem=c.theorem.predictor)
+    about = c.theorem.predictor
+    must = {
+        f"{c.bound_name} is for one network, which a kernel network is not": about in _OFFERED,
+        f"{c.noun} found, error in the theorem": c.noun == "error",
+        f"{about} found, {c.predictor} in the certificate": c.predictor == about,
+    }
+    yield finding("predictor", c.predictor, must)
     prior = run.prior
     sha256 = formulas.formula_sha256(prior.features, prior.kernel, prior.shape)
     claimed = {"certificate": c.provenance.prior_sha256, "run": run.prior_sha256}
@@ -115,7 +124,7 @@ def _fits(q: Weights, run: KernelRun) -> Finding:
             good = q[name].dtype == kind and bool(np.isfinite(q[name]).all())
             shape = shapes.get(name, q["landmarks"].shape[:1] + q["landmarks"].shape[-1:])
             must[f"{name} has another type, shape or value"] = good and q[name].shape == shape
-        must["there are no directions"] = K > 0
+        must["there are no directions"] = K > 0 and B > 0
     count = sum(v.size for v in q.values())
     return finding("posterior", f"{count} numbers", must)
 
@@ -131,6 +140,20 @@ def _shapes(run: KernelRun, q: Weights, x: Array) -> Finding:
         own = q["landmarks"].shape[1]
         must[f"landmarks have {own} features, examples {count}"] = count == own
     return finding("features", f"{p.features} of examples of shape {p.shape}", must)
+
+
+def _columns(c: NetworkClaim, run: KernelRun, folder: Path, rows: Array | Frame) -> Finding:
+    """Check that columns are as they are in the data, also where predictions are made."""
+    claimed, certified = run.data.features_sha256, c.provenance.features_sha256
+    must = {"certificate and run.json name different columns": claimed == certified}
+    if isinstance(rows, Frame):
+        stored = records.read(folder / "features.json", records.Features).columns
+        sha256 = records.hash_of(folder / "features.json")
+        must["features.json is not the one that was certified"] = sha256 == claimed
+        must["features.json is not the columns as they are"] = stored == plain(rows)
+    else:
+        must["features.json is for tables"] = claimed is None
+    return finding("columns", "as they are in the data", must)
 
 
 def _sample(run: KernelRun, rows: Array | Frame, y: Array) -> Finding:
@@ -281,7 +304,7 @@ class _Look:
         z = np.zeros((len(a), len(self._A)))
         for start in range(0, B, _BLOCK):
             z += k[:, start : start + _BLOCK] @ self._A[:, start : start + _BLOCK].T
-        rest = np.maximum(whole - np.square(z).sum(1), 0)
+        rest = np.maximum(whole - np.square(z).sum(1), 1e-300)  # above zero: 0/0 is no probability
         inputs = np.concatenate([z, np.sqrt(rest)[:, None]], 1)
         found = last_layer(self._layer, inputs, y, step)
         most = float(max(squares.max(), self._b2.max())) * (1 + 1e-9)

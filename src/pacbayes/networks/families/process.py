@@ -41,15 +41,17 @@ _UNIT = 2.0**-53  # relative rounding error of float64
 _BLOCK = 128  # numbers that a product adds in an unknown order, so that errors grow with no more
 _ROWS = 1000  # examples at a time
 _MARGIN = 1e-7  # by which A is smaller than it must be, for those who add in another order
+_SMALLEST = 1e-100  # largest value of a usable kernel; squares must neither vanish nor overflow
 _LEAST = 1e-9  # eigenvalues below this part of the largest are noise
 
 
 class Coordinates(NamedTuple):
-    """What Q sees of examples: z, (n, K), k(x, x), (n,), and bounds of |error of z|, (n,)."""
+    """What Q sees of examples: z, (n, K), k(x, x), (n,), and bounds of both errors, (n,)."""
 
     z: Array
     total: Array
     error: Array
+    total_error: Array
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Directions:
         norms = np.sqrt(np.square(k).sum(1))
         lengths = _rounding(B) * _frobenius(self.matrix) * norms
         lengths += self._norm * math.sqrt(B) * error
-        return Coordinates(_product(k, self.matrix.T), self.kernel.diagonal(x), 1.01 * lengths)
+        z, total = _product(k, self.matrix.T), self.kernel.diagonal(x)
+        return Coordinates(z, total, 1.01 * lengths, np.full(len(x), error))
 
     def _kernel_error(self, x: Features) -> float:
         most = max(_largest_square(x), _largest_square(self.landmarks))
@@ -108,7 +111,13 @@ def directions(kernel: Kernel, landmarks: NDArray[np.float32], count: int) -> Di
             f"directions must be between 1 and the number of landmarks, {len(landmarks)}, got "
             f"{count}"
         )
-    G = kernel(landmarks, landmarks)
+    with np.errstate(over="ignore", invalid="ignore"):
+        G = kernel(landmarks, landmarks)
+    if not _SMALLEST <= G.diagonal().max(initial=0.0) <= 1 / _SMALLEST and G.any():
+        raise ValueError(
+            f"the kernel reaches {G.diagonal().max():.2g} on these examples; scale features or "
+            "kernel, so that it is about 1"
+        )
     values, vectors = eigh(0.5 * (G + G.T))
     values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
     kept = values > max(_LEAST * values[0], 0.0)
@@ -151,16 +160,15 @@ class Process:
         by at most 0.4·|Δa|/√v + 0.25·|Δv|/v for every score, as φ(0) < 0.4 and, in ln v, the total
         variation has the slope φ(1) < 0.25.
         """
-        z, total, error = at
+        z, total, error, of_total = at
         K, squares = z.shape[1], np.square(z)
         variances = np.exp(2 * self.log_scale)
         mean, rest = z @ self.mean, np.maximum(total - squares.sum(1), 0.0)
         v = squares @ variances + rest
         norms, most = np.sqrt(squares.sum(1)), max(1.0, float(variances.max()))
-        kernel = self.directions._kernel_error(self.directions.landmarks) * 2
         by_sums = 2 * (K + 40) * _UNIT
         shift = np.sqrt(np.square(self.mean).sum(0)) * (error + by_sums * norms)[:, None]
-        wider = most * (2 * norms * error + error**2 + by_sums * (norms**2 + total)) + kernel
+        wider = most * (2 * norms * error + error**2 + by_sums * (norms**2 + total)) + of_total
         with np.errstate(divide="ignore", invalid="ignore"):
             sure = np.where(v > 2 * wider, v - wider, np.nan)
             charge = (0.4 * shift / np.sqrt(sure)[:, None]).sum(1)
