@@ -12,6 +12,7 @@ import pytest
 from pacbayes.bounds import percent_up, small_kl
 from pacbayes.data.idx import cache_folder
 from pacbayes.paper.columns import COLUMNS
+from pacbayes.paper.printed import RESULTS as RESULTS_OF_PAPER
 from pacbayes.paper.store import Store, read_archive
 from pacbayes.paper.sweep import Sweep
 from pacbayes.paper.tables import grid_table, lines, render, table1, table2
@@ -119,11 +120,14 @@ def sentences(reproduced):
         f"{100 * reproduced[f'fast-{units}'].mean('certificate'):.2f} %"
         for units in ("sign", "sigmoid", "relu")
     )
-    test_error = f"{100 * committed('binary-one', 'test')['randomised']:.2f} %"
+    paper = f"{100 * RESULTS_OF_PAPER['fix-lambda', 'relu'].bound:.1f} %"
+    smooth = percent_up(committed("binary-one-smooth")["bound"])
+    *_, kernel, error = next(rows_of_kernels()).strip("| ").split(" | ")  # binary MNIST
     return [
         f"at most {second.partition(' ')[0]} % error on MNIST",  # the report's first
-        f"`Certificate: at most {percent_up(one['bound'])} error`",
-        f"a network whose test error is {test_error}",
+        f"the paper's {paper}, [{smooth}](results/certificates/binary-one-smooth.txt)",
+        f"{kernel} for [a Gaussian process](docs/kernels.md)",
+        f"which errs on {error} of the test images",
         f"{100 * (1 - one['delta']):g} % by default",
         f"δ = {one['delta']:g}.",
         f"average {sign} (sign), {sigmoid} (sigmoid) and {repeats} (relu)",
