@@ -16,10 +16,10 @@ import pacbayes
 SOURCE = Path(pacbayes.__file__).parent
 MOST = {  # goals: 170 files, 26,000 lines, 9 % imports, branches 2.8 in the mean and 15 at worst
     "files": 185,
-    "lines": 38_500,
+    "lines": 39_000,
     "imports": 0.118,
     "mean complexity": 3.2,
-    "worst complexity": 28,
+    "worst complexity": 20,
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.Assert, ast.match_case)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

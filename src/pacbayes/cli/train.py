@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -213,23 +213,50 @@ def train(
     table = source.is_table and asked["protocol"] == "fast"
     kind = network if network in ("dense", "conv", "kernel") else "module"
     _check_effective(asked, kind, learned=asked.get("prior_fraction", table and kind == "dense"))
+    request = _Request(out, (source, other), asked, started, quiet, as_json)
+    set_threads(threads)
     if kind == "kernel":
         _check_for_kernel(tensorboard, device)
-        set_threads(threads)
-        _train_kernel(out, (source, other), asked, started, quiet=quiet, as_json=as_json)
-        return
+        _train_kernel(request)
+    else:
+        _train_network(request, network, tensorboard, device, table=table)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What every network is trained with.
+
+    Attributes:
+        sources: the data, and what replaces them if they cannot be had.
+        settings: those that were asked for.
+        started: time at which the command began.
+    """
+
+    out: Path
+    sources: tuple[DataSource, DataSource | None]
+    settings: dict[str, Any]
+    started: float
+    quiet: bool
+    as_json: bool
+
+
+def _train_network(
+    request: _Request, network: str, tensorboard: Path | None, device: str, *, table: bool
+) -> None:
+    """Train a network by every prior scale, each in its folder, and print the best run."""
+    from pacbayes import folders
+    from pacbayes.devices import device_named
+
+    kind = network if network in ("dense", "conv") else "module"
     if kind == "module":
         _check_file(network)
+    out, asked, (source, other) = request.out, dict(request.settings), request.sources
     layers = {name: asked.pop(name) for name in _CONVOLUTIONS if name in asked}
     if kind != "dense" and "widths" in asked:
         layers["widths"] = asked.pop("widths")
     defaults = partial(_defaults, kind, table=table)
     Settings.of(**defaults(asked, 1000))  # fails before data are read
-    set_threads(threads)
-    from pacbayes import folders
-    from pacbayes.devices import device_named
-
-    place = device_named(device)  # fails before data are read
+    place = device_named(device)  # likewise
     used, read = _load(source, other, tensorboard)
     if used is not source and kind == "dense":  # bundled data are too few for hidden layers
         asked.setdefault("widths", ())
@@ -245,11 +272,12 @@ def train(
         (folder / "posterior.safetensors").exists()
         for folder, _ in folders.planned_runs(out, settings)
     )
-    learn, follow = _followers(data, out, tensorboard, place, quiet=quiet or as_json)
+    quiet = request.quiet or request.as_json
+    learn, follow = _followers(data, out, tensorboard, place, quiet=quiet)
     trained = folders.train_all(
         out, settings, used, data, choice, follow_prior=learn, follow=follow, device=place
     )
-    _show(trained, None if already else started, as_json=as_json)
+    _show(trained, None if already else request.started, as_json=request.as_json)
 
 
 def _text(path: Path | None) -> str | None:
@@ -356,39 +384,31 @@ def _check_for_kernel(tensorboard: Path | None, device: str) -> None:
         raise ValueError(f"--device {device}: a kernel network trains on the CPU; leave it out")
 
 
-def _train_kernel(
-    out: Path,
-    sources: tuple[DataSource, DataSource | None],
-    asked: dict[str, Any],
-    started: float,
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def _train_kernel(request: _Request) -> None:
     """Train a kernel network in a folder, and print the result."""
     from pacbayes.cli import console, progress
     from pacbayes.folders.kernels import create_kernel, train_kernel_run
     from pacbayes.networks.kernel import KernelPrior
     from pacbayes.training.kernel import KernelSettings
 
+    out, asked = request.out, request.settings
     names = ("landmarks", "directions", "epochs", "seed", "delta")
     settings = KernelSettings(**{name: asked[name] for name in names if name in asked})
-    used, read = _load(*sources, None)
+    used, read = _load(*request.sources, None)
     data = read if not hasattr(read, "plain") else read.plain()
     shape = data.shape or (data.x_train.shape[1],)
     prior = KernelPrior.usual(used.name, shape, asked.get("features"), asked.get("kernel"))
     run = create_kernel(out, prior, used, data, settings, repeats=asked.get("repeats", False))
     already = run.trained
     with console.waiting(f"computing features of {len(data.x_train)} examples"):
-        follow = progress.epochs_done(run.record.title, quiet=quiet or as_json)
+        follow = progress.epochs_done(run.record.title, quiet=request.quiet or request.as_json)
         train_kernel_run(run, data, follow=follow)
     last = run.history[-1] if run.history else None
-    if as_json:
+    if request.as_json:
         print(json.dumps({"run": str(out), "evaluation": None if last is None else asdict(last)}))
     else:
-        console.show_kernel_trained(
-            run, last, "Already trained" if already else f"Trained in {took(started)}"
-        )
+        done = "Already trained" if already else f"Trained in {took(request.started)}"
+        console.show_kernel_trained(run, last, done)
 
 
 def _fit(
