@@ -100,7 +100,7 @@ def test_code_in_a_folder_of_somebody_else_must_be_allowed(tmp_path, monkeypatch
         (("--network", "conv", "--estimator", "marginal"), "--estimator needs --network dense"),
         (("--network", "conv", "--activation", "sign"), "--activation sign needs --network dense"),
         (("--network", "conv", "--protocol", "paper"), "--protocol paper needs --network dense"),
-        (("--network", "convv"), "--network must be dense, conv or a function such as"),
+        (("--network", "convv"), "--network must be dense, conv, kernel or a function such as"),
         (("--network", "absent.py:build"), "absent.py does not exist"),
         (("--network", "a.py:b", "--widths", "3"), "--widths needs --network dense or conv"),
         (("--prior-decay", "0.1", "--prior-fraction", "0.5"), "--prior-decay needs --network conv"),
