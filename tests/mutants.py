@@ -1244,6 +1244,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("models/classifier.py", "X if layout is None else layout.rows(X)", "X", WAYS),
     ("models/classifier.py", "layout.from_file or are_dicts(X)", "are_dicts(X)", WAYS),
     ("sklearn/parameters.py", "X if self.layout is None else self.layout.rows(X)", "X", FRAMES),
+    ("verify/risks.py", "abs(c.risk - found) <= _SAME", "True", FORGED),
     ("folders/run.py", '== bound.removesuffix("-mean")', "is not None", REPLACED),
     ("folders/run.py", "there.noun != noun", "there.noun is None", REPLACED),
     ("networks/modules.py", "_LEAST_SIDE = 9", "_LEAST_SIDE = 8", "tests/networks/test_modules.py"),

@@ -138,6 +138,14 @@ def test_14_the_same_draws_give_another_number(changes, inequality, activation, 
     assert "risk of the same draws" in failed(run.folder, full=True)
 
 
+def test_14_a_better_training_risk_under_an_honest_bound_is_not_what_was_drawn(tmp_path):
+    run, data = make(tmp_path / "a")
+    certify(run, data)
+    forge(run.folder / "certificate.json", risk=0.01)
+    assert failed(run.folder) == []
+    assert failed(run.folder, full=True) == ["risk of the same draws"]
+
+
 def test_14_a_variance_that_was_forged_is_measured_again(tmp_path):
     run, data = make(tmp_path / "a")
     c = certify(run, data, monte_carlo="stratified-bernstein")

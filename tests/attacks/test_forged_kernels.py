@@ -86,6 +86,11 @@ def test_a_theorem_of_one_network_is_not_for_all_of_them(name, full, folder):
     assert "predictor" in failed(folder, full=full)
 
 
+def test_a_better_training_risk_under_an_honest_bound_is_refused(folder):
+    claim(folder, risk=0.05)
+    assert "risk of the same draws" in failed(folder)
+
+
 def test_another_loss_is_refused(folder):
     claim(folder, noun="top-2 error")
     assert failed(folder) == ["predictor"]

@@ -24,7 +24,7 @@ from pacbayes.verify.enclosures import THEOREMS
 from pacbayes.verify.findings import RESAMPLED, Finding, equal, finding, ledger, spent, word
 from pacbayes.verify.records import KernelRun, NetworkClaim
 from pacbayes.verify.redraw import Array, Layer, Weights, last_layer
-from pacbayes.verify.risks import check_quadrature, theorem_bound
+from pacbayes.verify.risks import check_quadrature, same_risk, theorem_bound
 
 __all__ = ["check_kernel", "largest_eigenvalue"]
 
@@ -275,7 +275,10 @@ def _measured(
     charge = math.fsum(charges.tolist()) / len(x)
     upper = min(1.0, mean + networks * (charge + c.quadrature_error))
     detail = f"{mean:.8f} (claimed {c.risk:.8f}), {upper:.8f} with roundings"
-    must = {f"{upper:.9f} found, only {c.risk_upper:.9f} claimed": upper <= c.risk_upper}
+    must = {
+        f"{upper:.9f} found, only {c.risk_upper:.9f} claimed": upper <= c.risk_upper,
+        f"risk {c.risk:.6f} claimed, {mean:.6f} found": same_risk(c, mean),
+    }
     return upper, finding(RESAMPLED, detail, must)
 
 

@@ -13,9 +13,10 @@ from pacbayes.verify import enclosures, redraw
 from pacbayes.verify.findings import COUNTED, RESAMPLED, Finding, bound, finding, spent
 from pacbayes.verify.records import Evidence, NetworkClaim, NetworkRun, hash_of, read_tensors
 
-__all__ = ["check_guess", "check_quadrature", "check_risk", "theorem_bound"]
+__all__ = ["check_guess", "check_quadrature", "check_risk", "same_risk", "theorem_bound"]
 
 _TIED = 1e-9  # scores that differ by less are a tie, and a tie is an error
+_SAME = 1e-4  # other processors round other units to the other sign
 _BLOCK = 10_000  # examples whose errors are counted at a time
 
 
@@ -38,9 +39,21 @@ def _of_all(e: Evidence, *, full: bool, relearned: bool) -> Iterator[Finding]:
     if classes > 2:
         yield check_quadrature(c, classes)
     check = _check_exact_risk if c.draws is None else _check_monte_carlo
-    upper, said = check(_measured(e) if full else c, e.run)
-    yield Finding(RESAMPLED, said.holds, said.detail) if full else said
+    measured = _measured(e) if full else c
+    upper, said = check(measured, e.run)
+    if full:
+        must = {
+            said.detail: said.holds,
+            f"risk {c.risk:.6f} claimed, {measured.risk:.6f} found": same_risk(c, measured.risk),
+        }
+        said = finding(RESAMPLED, said.detail, must)
+    yield said
     yield theorem_bound(c, upper if full else c.risk_upper, kl, spent(c.ledger, c.part))
+
+
+def same_risk(c: NetworkClaim, found: float) -> bool:
+    """Return whether a claimed risk, which people read beside the bound, is the one found."""
+    return abs(c.risk - found) <= _SAME
 
 
 def check_quadrature(c: NetworkClaim, classes: int) -> Finding:
