@@ -709,8 +709,8 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ("verify/networks.py", 'Finding("examples", False', 'Finding("examples", True', FORGED),
     (
         "verify/risks.py",
-        "check(_measured(e) if full else c,",
-        "check(_measured(e) if False else c,",
+        "upper, said = check(measured, e.run)",
+        "upper, said = check(c, e.run)",
         FORGED,
     ),
     (
