@@ -1322,7 +1322,7 @@ MUTANTS: list[tuple[str, str, str, str]] = [
     ),
     ("verify/kernels.py", "largest <= 1}", "True}", OF_KERNELS),
     ("verify/kernels.py", "bool(arb(c.kl) >= kl)", "True", OF_KERNELS),
-    ("verify/kernels.py", "upper <= c.risk_upper}", "True}", OF_KERNELS),
+    ("verify/kernels.py", "upper <= c.risk_upper,", "True,", OF_KERNELS),
     ("verify/kernels.py", "max(1, outputs - 1) * scales + means", "scales + means", OF_KERNELS),
     ("verify/kernels.py", "- centre) ** 2", "- 0 * centre) ** 2", OF_KERNELS),
     ("verify/kernels.py", "c + _norm(M - c * np.eye(len(M)))", "c", OF_KERNELS),
