@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from pacbayes.moved import MOVED, new_name
+from pacbayes.moved import APART, MOVED, new_name
 
 
 def test_every_new_name_is_a_module_that_is_there():
@@ -22,6 +22,14 @@ def test_an_old_name_leads_to_the_same_objects(old):
     new = import_module(f"pacbayes.{MOVED[old]}")
     for name in getattr(new, "__all__", []):
         assert getattr(moved, name) is getattr(new, name)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("old", APART)
+def test_a_name_that_went_elsewhere_is_found_there(old):
+    module, _, name = old.rpartition(".")
+    there = import_module(f"pacbayes.{APART[old]}")
+    assert getattr(import_module(f"pacbayes.{module}"), name) is getattr(there, name)
 
 
 def test_modules_inside_a_moved_package_are_found():

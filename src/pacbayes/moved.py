@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MOVED", "keep_old_names"]
+__all__ = ["APART", "MOVED", "keep_old_names"]
 
 # Old name -> new name, below pacbayes; a package stands for all modules in it.
 MOVED = {
@@ -106,6 +107,16 @@ MOVED = {
     "training.schedules": "training.loop",
 }
 
+# Names that are not where the rest of their module is.
+APART = {
+    "certificates.units.certify_losses": "certificates.certificate",
+    "models.saved.record.read_certificates": "folders.models",
+    "networks.gaussian.INITIAL_VARIANCE": "networks.families.diagonal",
+    "networks.gaussian.Law": "networks.families.diagonal",
+    "networks.gaussian.log_ratio": "networks.families.diagonal",
+    "networks.gaussian.truncated_normal": "networks.families.diagonal",
+}
+
 
 def new_name(old: str) -> str | None:
     """Return where the module `old` is now, or None if it has not moved."""
@@ -145,8 +156,15 @@ class _Moved(MetaPathFinder, Loader):
         if callable(function):
             vars(module)["_function"] = function
             module.__class__ = _Callable
-        vars(module)["__getattr__"] = lambda attribute: getattr(moved, attribute)
+        vars(module)["__getattr__"] = partial(_attribute, module.__name__, moved)
         vars(module)["__all__"] = getattr(moved, "__all__", [])
+
+
+def _attribute(old: str, moved: ModuleType, name: str) -> Any:
+    """Return what the module `old` had under a name, from where it is now."""
+    old = old.removeprefix("pacbayes.").replace("certified.", "models.")
+    apart = APART.get(f"{old}.{name}")
+    return getattr(moved if apart is None else import_module(f"pacbayes.{apart}"), name)
 
 
 def keep_old_names() -> None:
