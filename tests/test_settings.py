@@ -89,18 +89,22 @@ def test_an_option_without_effect_says_what_it_needs(network, objective, learned
     needed = {
         name: option.needs(network, objective, learned=learned) for name, option in OPTIONS.items()
     }
-    only_dense = {"protocol", "activation", "estimator"} if network != "dense" else set()
+    of_dense = {"protocol", "activation", "estimator", "basis", "prior_smooth"}
+    only_dense = of_dense if network != "dense" else set()
     idle = only_dense | ({"widths"} if network == "module" else set())
     modules = {"prior_decay", "prior_precision", "prior_finer"}
     learning = {name for name in OPTIONS if name.startswith("prior_")} - {
         "prior_scale",
+        "prior_smooth",
         "prior_fraction",
     }
     idle |= modules if network == "dense" else set()
     idle |= set() if learned else learning
     idle |= set() if objective == "optim-lambda" else {"lambda_rate"}
+    if network == "kernel":  # a closed form: nothing is drawn, and no prior learns
+        idle = OPTIONS.keys() - {"seed", "delta", "epochs", "repeats"}
     assert {name for name, need in needed.items() if need} == idle
-    assert needed["prior_rate"] == (
+    assert network == "kernel" or needed["prior_rate"] == (
         None if learned else "a prior that learns; give --prior-fraction too"
     )
     if network == "dense":

@@ -42,7 +42,7 @@ def offered(tmp_path):
         ("pacbayes tr", ["train"]),
         ("pacbayes pl", ["plot", "plan"]),
         ("pacbayes plan --data", ["--data-free-kl"]),
-        ("pacbayes train --prior-s", ["--prior-scale"]),
+        ("pacbayes train --prior-s", ["--prior-scale", "--prior-smooth"]),
         ("pacbayes train --dataset bin", ["binary-mnist", "binary-fashion-mnist"]),
         ("pacbayes train --dataset mine.c", []),  # the shell's own: files
         ("pacbayes train --activation s", ["sigmoid", "sign"]),

@@ -57,7 +57,7 @@ def test_costs_need_the_order_of_their_classes(sample):
     ("predict", "message"),
     [
         (lambda x: x, "one label for each"),
-        (lambda x: x[:, 0] > x[:, 0].mean(), "differently to one example than to a batch"),
+        (lambda x: x[:, 0] > x[:, 0].mean(), "different answer for one example than for a batch"),
     ],
 )
 def test_what_is_no_predictor_of_single_examples_is_refused(sample, predict, message):

@@ -306,6 +306,7 @@ def _halves(delta: float, theorems: list[Theorem], priors: int, *, sampled: bool
 
 
 def part_of(theorem: Theorem, theorems: list[Theorem]) -> str:
+    """Return the name of a theorem's part of the ledger, alone or among several."""
     return "pac-bayes" if len(theorems) == 1 else f"pac-bayes, {theorem.name}"
 
 

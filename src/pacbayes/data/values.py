@@ -116,6 +116,7 @@ def _nanoseconds(value: date | time) -> float:
 
 
 def is_table(X: Any) -> bool:
+    """Return whether X is a frame, or an array of rows and columns."""
     return is_framed(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
 
 

@@ -158,6 +158,7 @@ _OF_ONE_NETWORK = {  # whose weights are known
 
 
 def theorem_bound(c: NetworkClaim, risk: float, kl: arb, delta: arb) -> Finding:
+    """Check that the claimed bound is at least what the theorem gives for this risk and KL."""
     value = c.theorem.bound(arb(risk), kl, c.n, delta, c.parameters)
     return bound(c.bound_name, c.bound, value, delta, least=risk)
 
