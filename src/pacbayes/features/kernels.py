@@ -3,8 +3,8 @@ r"""Kernels of features: sums of products of powers, arc-cosines and Gaussians, 
 Each is a function of c = ⟨a, b⟩, |a|² and |b|², positive semidefinite on all of R^d:
 
 - ``linear^p``: c^p.
-- ``arc-cosine^L``: |a||b|·J(J(…(c/(|a||b|)))), L times, with J(t) = (√(1 − t²) + (π − arccos t)·t)/π:
-  L infinitely wide ReLU layers (Cho & Saul 2009).
+- ``arc-cosine^L``: |a||b|·J(J(…(c/(|a||b|)))), L times, with
+  J(t) = (√(1 − t²) + (π − arccos t)·t)/π: L infinitely wide ReLU layers (Cho & Saul 2009).
 - ``gaussian^g``: exp(−g·|a − b|²).
 """
 
