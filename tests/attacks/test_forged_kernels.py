@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from pacbayes import Settings, folders
 from pacbayes.data import DataSource
 from pacbayes.features.kernels import Kernel
 from pacbayes.files import file_sha256, save_json, save_tensors
@@ -210,22 +209,3 @@ def test_kernels_that_differ_in_any_digit_have_different_hashes(one):
     assert hashes == {formulas.formula_sha256("strokes", k, shape) for k in (one, other)}
     assert len(hashes) == 2
     assert Kernel.parse(str(Kernel.parse(one))) == Kernel.parse(one)
-
-
-def test_columns_in_another_order_are_refused_for_other_networks_too(made):
-    """By the names in run.json, as of folders without features.json, `predict` finds columns."""
-    source, folder = DataSource(str(made / "data.csv")), made / "dense"
-    settings = Settings.of("fast", widths=(4,), epochs=1, prior_fraction=0.0)
-    run = folders.train_all(folder, settings, source, source.load())[0]
-    given = {"delta": 0.05, "bound": "small-kl", "samples": 5}
-    folders.certify_run(run, run.load_network(), source.load(), **given)
-    assert failed(folder) == []
-    path = folder / "run.json"
-    before, record = file_sha256(path), json.loads(path.read_text())
-    features = record["data"]["features_sha256"]
-    record["data"] |= {"features_sha256": None, "names": ["c", "b", "a"]}
-    save_json(path, record)
-    replace(folder, f'"{features}"', "null")
-    replace(folder, before, file_sha256(path))
-    reseal(folder)
-    assert failed(folder) == ["features"]

@@ -128,7 +128,6 @@ class _Data(_Record):
     split_sha256: str | None = None
     features_sha256: str | None = None
     shape: tuple[int, ...] | None = None  # of an image, for a smooth prior
-    names: tuple[str, ...] | None = None  # of columns, where features.json does not have them
 
 
 class _Settings(_Record):
